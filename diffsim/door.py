@@ -1,0 +1,133 @@
+"""What is refused at the door, before anything is traced: what was asked, why it can't be, what to write."""
+
+from numbers import Integral, Real
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from diffsim.adjoint import REALIZATIONS, REFERENTS, Adjoint
+from diffsim.pullback import PULLBACKS, RECOVERIES
+from diffsim.retention import Binomial, Checkpoint, Recompute, Retention, Reverse, StoreAll
+from diffsim.system import System
+
+__all__ = ["check_inputs", "check_legal", "supported", "why_not"]
+
+EXAMPLES: tuple[Retention, ...] = (StoreAll(), Checkpoint(every=8), Binomial(snapshots=4), Recompute(), Reverse())
+
+
+def why_not(system: System, adjoint: Adjoint) -> str | None:
+    """Why the system can't offer this adjoint, or None when it can.
+
+    Example:
+        >>> print(why_not(System(step=lambda x, p, h: x, name="still"), Adjoint.parse("executed/ad/reverse")))
+        the system 'still' has no unstep
+    """
+    key = type(adjoint.referent), type(adjoint.realization)
+    if key not in PULLBACKS:
+        return f"there is no pullback for {adjoint.referent.name}/{adjoint.realization.name}"
+    needs = [PULLBACKS[key].needs]
+    if isinstance(adjoint.retention, Reverse):
+        if key[0] not in RECOVERIES:
+            return f"no way is known to run the {adjoint.referent.name} referent backwards"
+        needs.append(RECOVERIES[key[0]].needs)
+    missing = [name for name in needs if getattr(system, name) is None]
+    return f"the system {system.name!r} has no {' and no '.join(missing)}" if missing else None
+
+
+def supported(system: System, retentions: tuple[Retention, ...] = EXAMPLES) -> list[Adjoint]:
+    """Every legal adjoint of the system, with the given retentions as examples of their kind.
+
+    Example:
+        >>> still = System(step=lambda x, p, h: x)
+        >>> [str(a) for a in supported(still, (StoreAll(), Reverse()))]
+        ['executed/ad/store-all', 'executed/adjoint-solve/store-all']
+    """
+    cells = (
+        Adjoint(referent(), realization(), retention)
+        for referent in REFERENTS.values()
+        for realization in REALIZATIONS.values()
+        for retention in retentions
+    )
+    return [cell for cell in cells if why_not(system, cell) is None]
+
+
+def check_legal(system: System, adjoint: Adjoint) -> None:
+    """ValueError when the system can't offer the adjoint.
+
+    Example:
+        >>> check_legal(System(step=lambda x, p, h: x), Adjoint())
+    """
+    reason = why_not(system, adjoint)
+    if reason:
+        legal = ", ".join(dict.fromkeys(str(a) for a in supported(system)))
+        raise ValueError(f"adjoint={adjoint} can't be had: {reason}. Write one of {legal}.")
+
+
+def check_inputs(system: System, x0: PyTree, params: PyTree, *, h: float, steps: int):
+    """Arrays, step size and step count in the form that the core relies on.
+
+    Example:
+        >>> check_inputs(System(step=lambda x, p, h: x), jnp.array(1.0), (), h=1, steps=1)[2]
+        1.0
+    """
+    if not isinstance(h, Real) or isinstance(h, bool):
+        raise ValueError(
+            f"h is a {type(h).__name__}; the step size is a setting, so write a plain Python number "
+            "(to differentiate with respect to a step size, put a factor on it into params)."
+        )
+    if not 0 < h < float("inf"):
+        raise ValueError(f"h={h!r}: time steps run forward; write a finite step size greater than 0.")
+    if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(f"steps={steps!r}: write a whole number of at least 1 (a plain int, since it sets a loop's length).")
+    x0, params = _as_arrays(x0, "x0"), _as_arrays(params, "params")
+    if not jax.tree.leaves(x0):
+        raise ValueError("x0 has no arrays, so there is no state to advance; write at least one array.")
+    _check_step(system, x0, params, float(h))
+    return x0, params, float(h)
+
+
+def _as_arrays(tree: PyTree, name: str) -> PyTree:
+    def convert(path, leaf):
+        label = name + jax.tree_util.keystr(path)
+        try:
+            array = jnp.asarray(leaf)
+        except (TypeError, ValueError):
+            raise TypeError(f"{label} is a {type(leaf).__name__}, not an array; keep such settings out of {name}.") from None
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ValueError(
+                f"{label} has dtype {array.dtype}, which has no derivative; write jnp.asarray(…, float), "
+                "or keep whole-number settings inside the step function."
+            )
+        return array
+
+    return jax.tree_util.tree_map_with_path(convert, tree)
+
+
+def _check_step(system: System, x0: PyTree, params: PyTree, h: float) -> None:
+    before = jax.eval_shape(lambda x: x, x0)
+    try:
+        after = jax.eval_shape(lambda x, p: system.step(x, p, h), x0, params)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TypeError(
+            f"step of {system.name!r} can't take this state and these parameters ({reason}); "
+            f"it was given x0 = {_shapes(before)} and params = {_shapes(params)}."
+        ) from error
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise TypeError(
+            f"step of {system.name!r} returns another structure than it is given: x0 is {jax.tree.structure(before)}, "
+            f"the result {jax.tree.structure(after)}; return a state of the same structure."
+        )
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            label = "x0" + jax.tree_util.keystr(path)
+            raise TypeError(
+                f"step of {system.name!r} turns {label} from {a.dtype}{list(a.shape)} into {b.dtype}{list(b.shape)}; "
+                "give state and parameters one dtype, and return the shape that came in."
+            )
+
+
+def _shapes(tree: PyTree) -> str:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return ", ".join(f"{jax.tree_util.keystr(p) or '·'}: {jnp.asarray(a).dtype if not hasattr(a, 'dtype') else a.dtype}{list(jnp.shape(a))}" for p, a in leaves)
