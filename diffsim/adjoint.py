@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
+from diffsim.linear import LINEAR_SOLVES
 from diffsim.retention import RETENTIONS, Retention, StoreAll
 
 __all__ = [
@@ -72,12 +73,20 @@ class AD:
 class AdjointSolve:
     """Realization: the referent is written as an equation and its transposed linearisation is solved.
 
+    `linear` says how a converged equation's system is solved, see `diffsim.linear`; the other referents'
+    equations need no linear solve.
+
     Example:
-        >>> AdjointSolve.name
-        'adjoint-solve'
+        >>> str(Adjoint.parse("converged/adjoint-solve(cg)/store-all"))
+        'converged/adjoint-solve(cg)/store-all'
     """
 
+    linear: str = "dense"
     name: ClassVar[str] = "adjoint-solve"
+
+    def __post_init__(self):
+        if self.linear not in LINEAR_SOLVES:
+            raise ValueError(f"there is no linear solve {self.linear!r}; write one of {', '.join(LINEAR_SOLVES)}.")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from diffsim.adjoint import REALIZATIONS, REFERENTS, Adjoint
+from diffsim.adjoint import AD, REALIZATIONS, REFERENTS, Adjoint, AdjointSolve, Executed
 from diffsim.pullback import PULLBACKS, RECOVERIES
 from diffsim.retention import Binomial, Checkpoint, Recompute, Retention, Reverse, StoreAll
 from diffsim.system import System
@@ -14,6 +14,9 @@ from diffsim.system import System
 __all__ = ["check_inputs", "check_legal", "supported", "why_not"]
 
 EXAMPLES: tuple[Retention, ...] = (StoreAll(), Checkpoint(every=8), Binomial(snapshots=4), Recompute(), Reverse())
+
+# The cells whose pullback differentiates the code of the step itself.
+TRACED = {(Executed, AD), (Executed, AdjointSolve)}
 
 
 def why_not(system: System, adjoint: Adjoint) -> str | None:
@@ -31,6 +34,11 @@ def why_not(system: System, adjoint: Adjoint) -> str | None:
         if key[0] not in RECOVERIES:
             return f"no way is known to run the {adjoint.referent.name} referent backwards"
         needs.append(RECOVERIES[key[0]].needs)
+    if system.dynamic_stop and key in TRACED:
+        return (
+            f"the step of {system.name!r} stops after a number of iterations that depends on its data, and JAX can't "
+            "reverse-differentiate such a loop (build it with a fixed number of iterations)"
+        )
     missing = [name for name in needs if getattr(system, name) is None]
     return f"the system {system.name!r} has no {' and no '.join(missing)}" if missing else None
 

@@ -121,7 +121,7 @@ def _watched(system, h, steps, x0, params):
         return x_next, (trees.all_finite(x_next), trees.largest(x_next), inverse, residual)
 
     x_T, (finite, sizes, inverse, residual) = lax.scan(watch, x0, length=steps)
-    largest = jnp.maximum(jnp.max(sizes), trees.largest(x0))
+    largest = jnp.maximum(trees.largest(sizes), trees.largest(x0))
     round_trip = range_used = off_grid = unknown
     if system.unstep:
         x_back = lax.fori_loop(0, steps, lambda _, x: system.unstep(x, params, h), x_T)
@@ -132,8 +132,8 @@ def _watched(system, h, steps, x0, params):
     return x_T, Receipt(
         finite_steps=jnp.sum(jnp.cumprod(finite.astype(int))),
         steps=jnp.asarray(steps),
-        residual=jnp.max(residual),
-        step_inverse=_share(jnp.max(inverse), largest),
+        residual=trees.largest(residual),
+        step_inverse=_share(trees.largest(inverse), largest),
         round_trip=round_trip,
         range_used=range_used,
         off_grid=off_grid,

@@ -1,0 +1,254 @@
+"""E2, exactness and memory: is constant memory bought with an inexact gradient? (claims C3 and C5)"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from diffsim import trees
+from diffsim.adjoint import AD, Adjoint, CustomAdjoint, Executed
+from diffsim.experiments.result import Claim, Result, versions
+from diffsim.receipt import rollout_with_receipt
+from diffsim.retention import Binomial, Checkpoint, Retention, Reverse, StoreAll, advance
+from diffsim.scenes import Scene, make
+
+__all__ = ["METHODS", "Method", "bits_lost", "fitted_exponent", "measure", "run"]
+
+GRIDS = {"fixed-point": 2.0**-40, "float": None}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to organise the backward pass of the cloth, and how its memory should grow with the horizon T.
+
+    `retention(T)` may depend on the horizon; None stands for `jax.grad` of the plain loop, the full tape.
+
+    Example:
+        >>> METHODS["checkpoint"].adjoint(4096).retention
+        Checkpoint(every=64)
+    """
+
+    label: str
+    growth: str
+    state: str = "fixed-point"
+    realization: type = AD
+    retention: Callable[[int], Retention] | None = None
+
+    def adjoint(self, steps: int) -> Adjoint | None:
+        """The adjoint at a horizon of that many steps, None for the full tape.
+
+        Example:
+            >>> METHODS["tape"].adjoint(16) is None
+            True
+        """
+        return self.retention and Adjoint(Executed(), self.realization(), self.retention(steps))
+
+
+METHODS = {
+    "tape": Method("jax.grad of the loop (full tape)", "T"),
+    "store-all": Method("executed/ad/store-all", "T", retention=lambda T: StoreAll()),
+    "custom store-all": Method(
+        "executed/custom-adjoint/store-all", "T", realization=CustomAdjoint, retention=lambda T: StoreAll()
+    ),
+    "checkpoint": Method("executed/ad/checkpoint(√T)", "√T", retention=lambda T: Checkpoint(every=math.isqrt(T))),
+    "binomial": Method(
+        "executed/ad/binomial(log₂T)", "log T", retention=lambda T: Binomial(snapshots=T.bit_length() - 1)
+    ),
+    "reverse": Method(
+        "executed/custom-adjoint/reverse", "constant", realization=CustomAdjoint, retention=lambda T: Reverse()
+    ),
+    "float reverse": Method(
+        "executed/custom-adjoint/reverse(inf), floats",
+        "constant",
+        state="float",
+        realization=CustomAdjoint,
+        retention=lambda T: Reverse(tol=math.inf),
+    ),
+}
+EXACT = ("store-all", "custom store-all", "checkpoint", "binomial", "reverse")
+
+
+def measure(method: Method, scene: Scene, reference, *, repeats: int) -> dict:
+    """Memory, error and time of one method on one scene, as a row of the table.
+
+    Memory is the compiled program's temporary buffer, which XLA reports exactly. The error is the largest
+    difference from `reference`, relative to its largest entry; 0 where `reference` is None, since then the row is
+    the reference. Times are the best of `repeats`, compiled beforehand.
+
+    Example:
+        >>> scene = make("cloth", nodes=4, steps=16)
+        >>> sorted(measure(METHODS["tape"], scene, None, repeats=1))[:3]
+        ['T', 'adjoint', 'compile_s']
+    """
+    adjoint = method.adjoint(scene.steps)
+
+    def value(params):
+        if adjoint is None:
+            return scene.loss(advance(lambda x: scene.system.step(x, params, scene.h), scene.x0, scene.steps))
+        return scene.value(params, adjoint=adjoint)
+
+    started = time.perf_counter()
+    compiled = jax.jit(jax.value_and_grad(value)).lower(scene.params).compile()
+    compile_s = time.perf_counter() - started
+    _, gradient = compiled(scene.params)
+    primal = jax.jit(scene.value).lower(scene.params).compile()
+    temp = compiled.memory_analysis().temp_size_in_bytes
+    return {
+        "method": method.label,
+        "state": method.state,
+        "T": scene.steps,
+        "adjoint": "-" if adjoint is None else str(adjoint),
+        "temp_bytes": temp,
+        "states": temp / sum(leaf.nbytes for leaf in jax.tree.leaves(scene.x0)),
+        "error": 0.0 if reference is None else float(_error(gradient, reference)),
+        "time_over_forward": _best(compiled, scene.params, repeats) / _best(primal, scene.params, repeats),
+        "compile_s": compile_s,
+        "grows_as": method.growth,
+        "gradient": gradient,
+    }
+
+
+def _error(gradient, reference):
+    return trees.largest_gap(gradient, reference) / trees.largest(reference)
+
+
+def _best(function, argument, repeats):
+    def once():
+        started = time.perf_counter()
+        jax.block_until_ready(function(argument))
+        return time.perf_counter() - started
+
+    return min(once() for _ in range(repeats))
+
+
+def fitted_exponent(horizons, sizes) -> float:
+    """Least-squares slope of log(size) over log(horizon): the e of size ∝ T^e.
+
+    Example:
+        >>> round(fitted_exponent([1, 4, 16], [5.0, 10.0, 20.0]), 6)
+        0.5
+    """
+    return float(np.polyfit(np.log(horizons), np.log(sizes), 1)[0])
+
+
+def bits_lost(factor: float, *, bits: int = 20) -> float:
+    """Bits per variable that one multiplication by `factor` < 1 destroys on a fixed-point grid, by counting.
+
+    All 2^bits integers are multiplied and rounded; log2 of how many fall on one result is what a bit-exact
+    reverse pass would have to store. The count approaches log2(1/factor).
+
+    Example:
+        >>> round(bits_lost(0.5), 3)
+        1.0
+    """
+    integers = np.arange(2**bits)
+    return bits - math.log2(len(np.unique(np.rint(factor * integers))))
+
+
+def run(*, full: bool = False, seed: int = 0, progress: Callable[[str], None] = lambda line: None) -> Result:
+    """Measure every method over the horizon and check what their memory and exactness are claimed to be.
+
+    Args:
+        full: every power of two from 64 to 4096 steps and nine timings each, instead of three horizons and three.
+        seed: recorded only; nothing here is random.
+        progress: called with one line per measurement.
+
+    Example:
+        >>> run.__kwdefaults__["full"]
+        False
+    """
+    settings = {
+        "scene": "cloth",
+        "nodes": 24,
+        "horizons": [2**n for n in range(6, 13)] if full else [256, 1024, 4096],
+        "repeats": 9 if full else 3,
+        "grid": GRIDS["fixed-point"],
+        "dtype": str(jnp.zeros(()).dtype),
+        "full": full,
+        "seed": seed,
+    }
+    rows = list(_rows(settings, progress))
+    receipts = {state: _receipt(state, settings) for state in GRIDS}
+    return Result("exactness-memory", settings, versions(), rows, list(_claims(rows, receipts, settings)))
+
+
+def _scene(state, steps, settings):
+    return make("cloth", nodes=settings["nodes"], grid=GRIDS[state], steps=steps)
+
+
+def _rows(settings, progress) -> Iterator[dict]:
+    for steps in settings["horizons"]:
+        scenes = {state: _scene(state, steps, settings) for state in GRIDS}
+        # Each state's own executed computation is its referent: the full tape, JAX alone, is the reference.
+        references = {
+            state: measure(METHODS["tape"], scene, None, repeats=1)["gradient"] for state, scene in scenes.items()
+        }
+        for key, method in METHODS.items():
+            reference = None if key == "tape" else references[method.state]
+            row = measure(method, scenes[method.state], reference, repeats=settings["repeats"])
+            del row["gradient"]
+            progress(
+                f"T={steps:5d}  {method.label:45s} {row['temp_bytes'] / 1e6:9.3f} MB  error {row['error']:.1e}  "
+                f"{row['time_over_forward']:5.1f} × forward"
+            )
+            yield row
+
+
+def _receipt(state, settings):
+    scene = _scene(state, max(settings["horizons"]), settings)
+    return rollout_with_receipt(scene.system, scene.x0, scene.params, h=scene.h, steps=scene.steps)[1]
+
+
+def _claims(rows, receipts, settings) -> Iterator[Claim]:
+    horizons = settings["horizons"]
+    longest = horizons[-1]
+
+    def column(key, name):
+        return np.array([row[name] for row in rows if row["method"] == METHODS[key].label])
+
+    # What the constant-memory method needs is needed by all: the step's own workspace.
+    workspace = column("reverse", "temp_bytes")
+    exponent = {
+        key: fitted_exponent(horizons, column(key, "temp_bytes") - workspace) for key in ("tape", "store-all", "checkpoint")
+    }
+    per_doubling = np.polyfit(np.log2(horizons), column("binomial", "states"), 1)[0]
+    error = {key: column(key, "error") for key in METHODS}
+    memory = {key: column(key, "temp_bytes")[-1] for key in METHODS}
+
+    yield Claim.close("growth-tape", "full tape: memory grows as T^e", exponent["tape"], 1.0, atol=0.05)
+    yield Claim.close("growth-store-all", "store-all: memory grows as T^e", exponent["store-all"], 1.0, atol=0.05)
+    yield Claim.close("growth-checkpoint", "checkpoint(√T): memory grows as T^e", exponent["checkpoint"], 0.5, atol=0.05)
+    yield Claim.close("growth-binomial", "binomial(log₂T): states added when T doubles", per_doubling, 1.0, atol=0.05)
+    yield Claim.equal(
+        "growth-reverse", "reverse: bytes at the longest over bytes at the shortest horizon", workspace[-1] / workspace[0], 1.0
+    )
+    for key in EXACT:
+        yield Claim.at_most(
+            f"exact-{key.replace(' ', '-')}", f"{METHODS[key].label}: largest error over all horizons", max(error[key]), 1e-12
+        )
+    yield Claim.equal(
+        "round-trip-fixed-point",
+        f"fixed-point cloth, {longest} steps there and back: distance from the start",
+        float(receipts["fixed-point"].round_trip),
+        0.0,
+    )
+    yield Claim.at_most(
+        "range", "fixed-point cloth: share of the exact range that was used", float(receipts["fixed-point"].range_used), 0.5
+    )
+    yield Claim.at_least(
+        "drift", f"float reverse: error at T={longest}, useless", error["float reverse"][-1], 1e-2
+    )
+    yield Claim.at_least(
+        "corner",
+        f"store-all over reverse, bytes at T={longest}: the exact, constant-memory corner is occupied",
+        memory["store-all"] / memory["reverse"],
+        100.0,
+    )
+    for factor in (0.9, 0.99):
+        yield Claim.close(
+            f"bits-{factor}", f"bits lost per variable by one factor γ={factor}", bits_lost(factor), math.log2(1 / factor), atol=1e-3
+        )
