@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Shaped
 
-__all__ = ["add", "all_finite", "axpy", "largest", "largest_gap", "scale", "subtract"]
+__all__ = ["add", "all_finite", "axpy", "largest", "largest_gap", "relative_gap", "scale", "subtract"]
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:
@@ -72,6 +72,16 @@ def largest_gap(a: PyTree, b: PyTree) -> Shaped[Array, ""]:
         0.5
     """
     return largest(subtract(a, b))
+
+
+def relative_gap(a: PyTree, b: PyTree) -> Shaped[Array, ""]:
+    """Largest difference between two pytrees, as a share of the largest entry of the second.
+
+    Example:
+        >>> float(relative_gap({"k": jnp.array([1.0, 2.0])}, {"k": jnp.array([1.0, 4.0])}))
+        0.5
+    """
+    return largest_gap(a, b) / largest(b)
 
 
 def all_finite(x: PyTree) -> Shaped[Array, ""]:
