@@ -61,18 +61,28 @@ def supported(system: System, retentions: tuple[Retention, ...] = EXAMPLES) -> l
 
 
 def check_legal(system: System, adjoint: Adjoint) -> None:
-    """ValueError when the system can't offer the adjoint.
+    """ValueError when the system can't offer the adjoint, TypeError when it is none.
 
     Example:
         >>> check_legal(System(step=lambda x, p, h: x), Adjoint())
     """
+    if not isinstance(adjoint, Adjoint):
+        raise TypeError(
+            f"adjoint={adjoint!r} is no Adjoint; write Adjoint(…), or Adjoint.parse('executed/ad/store-all') for a claim "
+            "given as text."
+        )
+    for choice in (adjoint.referent, adjoint.realization, adjoint.retention):
+        if isinstance(choice, type):
+            raise TypeError(
+                f"adjoint holds the class {choice.__name__}, not one of its kind; write {choice.__name__}()."
+            )
     reason = why_not(system, adjoint)
     if reason:
         legal = ", ".join(dict.fromkeys(str(a) for a in supported(system)))
         raise ValueError(f"adjoint={adjoint} can't be had: {reason}. Write one of {legal}.")
 
 
-def check_inputs(system: System, x0: PyTree, params: PyTree, *, h: float, steps: int):
+def check_inputs(system: System, x0: PyTree, params: PyTree, *, h: float | int, steps: int):
     """Arrays, step size and step count in the form that the core relies on.
 
     Example:

@@ -23,7 +23,7 @@ class Receipt(NamedTuple):
         steps: number of steps that were run.
         residual: largest |R(x_{n+1}, x_n, p, h)| over the run, in the residual's unit.
         step_inverse: largest |unstep(step(x_n)) - x_n| over the run, relative to the largest state entry.
-        round_trip: |x_0 recovered from x_T - x_0|, relative to the largest entry of x_0.
+        round_trip: |x_0 recovered from x_T - x_0|, relative to the largest entry of x_0 (of the run, if x_0 is zero).
         range_used: largest state entry as a share of the exact range of the fixed-point grid; exact below 1.
         off_grid: largest distance of the initial state from the fixed-point grid.
 
@@ -125,7 +125,8 @@ def _watched(system, h, steps, x0, params):
     round_trip = range_used = off_grid = unknown
     if system.unstep:
         x_back = lax.fori_loop(0, steps, lambda _, x: system.unstep(x, params, h), x_T)
-        round_trip = _share(trees.largest_gap(x_back, x0), trees.largest(x0))
+        start = trees.largest(x0)
+        round_trip = _share(trees.largest_gap(x_back, x0), jnp.where(start == 0, largest, start))
     if system.grid:
         range_used = largest / (system.grid * 2.0 ** (jnp.finfo(largest.dtype).nmant + 1))
         off_grid = trees.largest_gap(x0, jax.tree.map(lambda a: jnp.round(a / system.grid) * system.grid, x0))

@@ -80,4 +80,6 @@ def binomial_schedule(steps: int, snapshots: int) -> Schedule:
             at, kept = at + move, kept + 1
         count.append(len(target) - first[-1])
     slots = np.uint8 if snapshots < 256 else np.int32
+    # One step advances nowhere, and a compiled loop cannot index an empty table even if it never does.
+    target = target or [snapshots]
     return Schedule(np.array(source, slots), np.array(count, np.int32), np.array(first, np.int32), np.array(target, slots))

@@ -8,6 +8,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from cycler import cycler
 from matplotlib.figure import Figure
+from PIL import Image
 
 __all__ = ["Picture", "show", "to_png", "to_svg", "use_style"]
 
@@ -61,9 +62,11 @@ def to_png(figure: Figure, dpi: int = 110) -> bytes:
         >>> to_png(Figure())[1:4]
         b'PNG'
     """
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
-    return buffer.getvalue()
+    full, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(full, format="png", dpi=dpi, bbox_inches="tight")
+    # Line art needs few colours; a palette makes the page a third of the size.
+    Image.open(full).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 class Picture:

@@ -14,6 +14,7 @@ __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "load", "versions"]
 
 EXPERIMENTS: dict[str, str] = {
     "exactness-memory": "diffsim.experiments.exactness_memory",
+    "referents": "diffsim.experiments.referents",
 }
 """Name → module, imported only when asked for."""
 

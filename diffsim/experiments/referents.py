@@ -32,15 +32,17 @@ __all__ = [
 
 # Small enough that the whole grid of adjoints runs in a few minutes on two cores.
 SMALL = {
+    "beam": {"along": 4, "steps": 4},
     "cartpole": {"steps": 20},
     "chain": {"steps": 10},
     "cloth": {"nodes": 6, "steps": 40},
     "double_pendulum": {"steps": 40},
     "fixed_point": {},
-    "heat": {"steps": 10},
+    "fluid": {"cells": 8, "steps": 4},
+    "heat": {"cells": 6, "steps": 6},
     "lennard_jones": {"steps": 40},
     "pendulum": {"steps": 40},
-    "wave": {"steps": 40},
+    "wave": {"nodes": 9, "steps": 40},
 }
 RETENTIONS = (StoreAll(), Checkpoint(every=7), Binomial(snapshots=3), Recompute(), Reverse(tol=math.inf))
 INTEGRATORS = {

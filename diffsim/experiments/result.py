@@ -124,8 +124,8 @@ class Result:
         T  error
         8  2e-16
         <BLANKLINE>
-        holds  claim  statement        got   want   tolerance
-        yes    error  largest error  2e-16  1e-12  <=
+        holds  claim    got   want  tolerance  statement
+        yes    error  2e-16  1e-12  <=         largest error
         <BLANKLINE>
         1 of 1 claims hold
     """
@@ -201,10 +201,10 @@ class Result:
             {
                 "holds": "yes" if claim.holds else "NO",
                 "claim": claim.id,
-                "statement": claim.statement,
                 "got": claim.got,
                 "want": claim.want,
                 "tolerance": claim.tolerance,
+                "statement": claim.statement,
             }
             for claim in self.claims
         ]

@@ -90,7 +90,7 @@ def fixed_point_leapfrog(
     Raises:
         ValueError: `grid` is not a power of two.
 
-    Source: {cite}`levesque1993molecular,rein2018janus`.
+    Source: {cite}`rein2018janus,stam2022exact`.
 
     Example:
         >>> spring = fixed_point_leapfrog(lambda q, p: -p * q, grid=2.0**-20)

@@ -7,8 +7,17 @@ from diffsim.scenes.scene import Scene
 __all__ = ["SCENES", "Scene", "make"]
 
 SCENES = {
+    "beam": "diffsim.scenes.beam",
+    "cartpole": "diffsim.scenes.cartpole",
+    "chain": "diffsim.scenes.chain",
     "cloth": "diffsim.scenes.cloth",
+    "double_pendulum": "diffsim.scenes.double_pendulum",
+    "fixed_point": "diffsim.scenes.fixed_point",
+    "fluid": "diffsim.scenes.fluid",
+    "heat": "diffsim.scenes.heat",
+    "lennard_jones": "diffsim.scenes.lennard_jones",
     "pendulum": "diffsim.scenes.pendulum",
+    "wave": "diffsim.scenes.wave",
 }
 
 
