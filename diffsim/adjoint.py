@@ -159,10 +159,15 @@ def _read(axis: str, table: Mapping[str, type], word: str) -> Any:
     given = [text.strip() for text in match[2].split(",")] if match[2] else []
     slots = fields(kind)
     required = [f.name for f in slots if f.default is MISSING]
+    example = f"{kind.name}({','.join(f.name for f in slots)})" if slots else kind.name
     if not len(required) <= len(given) <= len(slots):
-        example = f"{kind.name}({','.join(f.name for f in slots)})" if slots else kind.name
         raise ValueError(f"{word!r} has {len(given)} setting(s); write {example}.")
     try:
-        return kind(*(slot.type(text) for slot, text in zip(slots, given, strict=False)))
+        values = [slot.type(text) for slot, text in zip(slots, given, strict=False)]
+    except ValueError:
+        kinds = ", ".join(f"{slot.name} a {slot.type.__name__}" for slot in slots)
+        raise ValueError(f"{word!r} can't be read; write {example}, with {kinds}.") from None
+    try:
+        return kind(*values)
     except ValueError as error:
         raise ValueError(f"{word!r} can't be read: {error}") from None

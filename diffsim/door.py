@@ -1,5 +1,6 @@
 """What is refused at the door, before anything is traced: what was asked, why it can't be, what to write."""
 
+from functools import lru_cache
 from numbers import Integral, Real
 
 import jax
@@ -123,9 +124,16 @@ def _as_arrays(tree: PyTree, name: str) -> PyTree:
 
 
 def _check_step(system: System, x0: PyTree, params: PyTree, h: float) -> None:
-    before = jax.eval_shape(lambda x: x, x0)
+    leaves, structure = jax.tree.flatten((x0, params))
+    _check_shapes(system, h, structure, tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves))
+
+
+# Tracing a step takes milliseconds, so each kind of input is looked at once.
+@lru_cache(maxsize=1024)
+def _check_shapes(system, h, structure, leaves):
+    before, params = jax.tree.unflatten(structure, leaves)
     try:
-        after = jax.eval_shape(lambda x, p: system.step(x, p, h), x0, params)
+        after = jax.eval_shape(lambda x, p: system.step(x, p, h), before, params)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TypeError(
@@ -148,4 +156,4 @@ def _check_step(system: System, x0: PyTree, params: PyTree, h: float) -> None:
 
 def _shapes(tree: PyTree) -> str:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return ", ".join(f"{jax.tree_util.keystr(p) or '·'}: {jnp.asarray(a).dtype if not hasattr(a, 'dtype') else a.dtype}{list(jnp.shape(a))}" for p, a in leaves)
+    return ", ".join(f"{jax.tree_util.keystr(path) or '·'}: {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)

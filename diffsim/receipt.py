@@ -92,11 +92,12 @@ class Receipt(NamedTuple):
 
 
 def rollout_with_receipt(
-    system: System, x0: PyTree, params: PyTree, *, h: float, steps: int
+    system: System, x0: PyTree, params: PyTree, *, h: float | int, steps: int
 ) -> tuple[PyTree, Receipt]:
     """The state after `steps` steps, and what the run was like.
 
-    The same primal as `rollout`, watched; works under jit and vmap. Its derivative is JAX's own.
+    The primal of `rollout`, watched; works under jit and vmap. On a fixed-point grid it is the same to the bit, in
+    floats the compiler may round the last digit differently. Its derivative is JAX's own.
 
     Raises the same errors as `rollout`.
 

@@ -7,7 +7,7 @@ pairs: retention changes memory and time, not the gradient, unless the states it
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ Step = Callable[[PyTree], PyTree]
 Consume = Callable[[PyTree, PyTree, PyTree], PyTree]
 
 
+@runtime_checkable
 class Retention(Protocol):
     """What a retention must offer; any frozen dataclass with these two methods will do.
 
@@ -212,7 +213,8 @@ class Reverse:
 
         x0, x_T = saved
         x_back, carry = lax.fori_loop(0, steps, body, (x_T, carry))
-        returned = trees.largest_gap(x_back, x0) <= self.tol * trees.largest(x0) if self.tol < jnp.inf else True
+        size = jnp.where(trees.largest(x0) == 0, trees.largest(x_T), trees.largest(x0))
+        returned = trees.largest_gap(x_back, x0) <= self.tol * size if self.tol < jnp.inf else True
         return jax.tree.map(lambda a: jnp.where(returned, a, jnp.nan), carry)
 
 

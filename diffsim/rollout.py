@@ -18,7 +18,7 @@ __all__ = ["rollout", "trajectory"]
 
 
 def rollout(
-    system: System, x0: PyTree, params: PyTree, *, h: float, steps: int, adjoint: Adjoint = Adjoint()
+    system: System, x0: PyTree, params: PyTree, *, h: float | int, steps: int, adjoint: Adjoint = Adjoint()
 ) -> PyTree:
     r"""The state after `steps` steps; its derivative is the one that `adjoint` claims.
 
@@ -37,7 +37,8 @@ def rollout(
         x_T, with the structure, shapes and dtypes of x0.
 
     Derivative of: what `adjoint.referent` says, with respect to x0 and params. Reverse mode only, since every
-    adjoint is a custom rule: for forward mode (`jax.jvp`, `jacfwd`, `hessian`) use `trajectory`.
+    adjoint is a custom rule: for forward mode (`jax.jvp`, `jax.jacfwd`) use `trajectory`; JAX's own message about a
+    custom_vjp means this. `jax.hessian`, forward over reverse, works, and differentiates the backward pass as it is.
 
     Raises:
         ValueError: the system can't offer the adjoint, or an input has the wrong kind or range.
@@ -55,11 +56,11 @@ def rollout(
     return _run(system, adjoint, h, steps, x0, params)
 
 
-def trajectory(system: System, x0: PyTree, params: PyTree, *, h: float, steps: int) -> PyTree:
+def trajectory(system: System, x0: PyTree, params: PyTree, *, h: float | int, steps: int) -> PyTree:
     """All states x_0 … x_T, stacked along a new first axis of length steps + 1.
 
     Derivative of: the executed computation, by JAX alone, in forward and reverse mode, with JAX's own tape
-    (every intermediate of every step is stored). For pictures, forward mode and Hessians.
+    (every intermediate of every step is stored). For pictures and forward mode.
 
     Raises the same errors as `rollout`.
 

@@ -60,13 +60,14 @@ def build(root: Path) -> int:
         shutil.rmtree(root / "_build", ignore_errors=True)
     stamp.parent.mkdir(exist_ok=True)
     stamp.write_text(package)
-    command = [sys.executable, "-m", "jupyter_book.cli.main", "build", ".", "-W", "-n", "--keep-going"]
+    # jupyter-book 1 has a command but no `python -m`; this finds it on every system.
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", ".", "-W", "-n", "--keep-going"]
     try:
         code = subprocess.run(command, cwd=root, env={**os.environ, BUILDING: "1"}, check=False).returncode
     except KeyboardInterrupt:
         print("Interrupted. Finished chapters are kept; the same command goes on from there.")
         return 130
-    if code:
+    if code or not (root / HTML / "index.html").is_file():
         print("The book was not built: the messages above say which page, and why.")
         return 1
     stamp.write_text(f"{package} {pages}")

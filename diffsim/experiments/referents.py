@@ -195,8 +195,8 @@ def run(*, full: bool = False, seed: int = 0, progress: Callable[[str], None] = 
         progress: called with one line per measurement.
 
     Example:
-        >>> run.__kwdefaults__["full"]
-        False
+        >>> callable(run)
+        True
     """
     scenes = list(SMALL) if full else ["pendulum", "chain", "fixed_point"]
     settings = {"scenes": scenes, "budgets": [2, 4, 6, 8, 10], "full": full, "seed": seed}

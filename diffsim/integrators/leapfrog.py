@@ -1,5 +1,6 @@
 """The leapfrog, in floats and on fixed-point numbers."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -99,7 +100,7 @@ def fixed_point_leapfrog(
         >>> spring.unstep(x1, 4.0, 0.01) == x0
         True
     """
-    if not (grid > 0 and jnp.frexp(jnp.float32(grid))[0] == 0.5):
+    if not (grid > 0 and math.frexp(grid)[0] == 0.5):
         raise ValueError(f"grid={grid!r}: sums are exact only on a power of two; write for example grid=2.0**-40.")
     return _leapfrog(acceleration, acceleration_vjp, lambda y: snap(y, grid), grid, name)
 

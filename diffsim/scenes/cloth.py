@@ -68,11 +68,11 @@ def acceleration(q, p):
     for name, length in rest_lengths(nodes).items():
         a, b = _ends(SPRINGS[name], nodes)
         d = q[b] - q[a]
-        pull = p[name] * (1 - length / jnp.sqrt(_dot(d, d))) * d
+        pull = (p[name] * (1 - length / jnp.sqrt(_dot(d, d))))[None] * d
         force = force.at[a].add(pull).at[b].add(-pull)
     free = _held(nodes).astype(q.dtype)
     weight = jnp.array([0.0, 0.0, -GRAVITY], q.dtype)[:, None, None]
-    return free * (force * (nodes * nodes / MASS) + weight)
+    return free[None] * (force * (nodes * nodes / MASS) + weight)
 
 
 def acceleration_vjp(q, p, w):
@@ -88,14 +88,14 @@ def acceleration_vjp(q, p, w):
         ((3, 3, 3), (1, 3))
     """
     nodes = q.shape[-1]
-    u = _held(nodes).astype(q.dtype) * w * (nodes * nodes / MASS)
+    u = _held(nodes).astype(q.dtype)[None] * w * (nodes * nodes / MASS)
     from_q, from_p = jnp.zeros_like(q), {}
     for name, length in rest_lengths(nodes).items():
         a, b = _ends(SPRINGS[name], nodes)
         d, g = q[b] - q[a], u[a] - u[b]
         squared, along = _dot(d, d), _dot(d, g)
         ratio = length / jnp.sqrt(squared)
-        from_d = p[name] * (1 - ratio) * g + p[name] * ratio * along / squared * d
+        from_d = (p[name] * (1 - ratio))[None] * g + (p[name] * ratio * along / squared)[None] * d
         from_q = from_q.at[a].add(-from_d).at[b].add(from_d)
         from_p[name] = (1 - ratio) * along
     return from_q, from_p

@@ -1,7 +1,7 @@
 """The loop that every solver runs, its stop, and what it watches on the way."""
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from diffsim.solvers.receipt import SolveReceipt
 __all__ = ["Iterative", "Problem", "Solver", "flatten", "iterate", "ratio"]
 
 
+@runtime_checkable
 class Solver(Protocol):
     """What a solver must offer; any frozen, hashable dataclass with these three will do.
 

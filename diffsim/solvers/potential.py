@@ -106,7 +106,7 @@ class Constraints:
         """Constraint numbers in groups of which no two share a point, greedily.
 
         Example:
-            >>> chain = Constraints(None, ((0, 1), (1, 2), (2, 3)), None)
+            >>> chain = Constraints(lambda x, _: x[1] - x[0], ((0, 1), (1, 2), (2, 3)), lambda p: p)
             >>> [group.tolist() for group in chain.colours()]
             [[0, 2], [1]]
         """

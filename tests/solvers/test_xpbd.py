@@ -87,7 +87,7 @@ def test_reverse_mode_through_the_sweeps():
 
 
 def test_colours_share_no_point_and_miss_no_constraint():
-    grid = Constraints(None, tuple((i, j) for i in range(6) for j in range(i)), None)
+    grid = Constraints(LENGTHS.value, tuple((i, j) for i in range(6) for j in range(i)), LENGTHS.compliance)
     groups = grid.colours()
     assert sorted(np.concatenate(groups).tolist()) == list(range(15))
     for group in groups:
