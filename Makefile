@@ -22,7 +22,7 @@ test: $(READY) browser ## build the book (from clean where CI is set), then run 
 	@if [ -n "$$CI" ]; then echo "CI is set: from clean"; rm -rf _build; fi
 	$(PY) -m diffsim.book build
 	@echo "Unit tests, doctests, every notebook, and the built pages in a browser:"
-	$(PY) -m pytest -n 2 --dist loadfile --durations 10 --jaxtyping-packages=diffsim,beartype.beartype \
+	$(PY) -m pytest -n 2 --dist loadfile --durations 10 \
 		--nbval --nbval-current-env --nbval-cell-timeout 600 tests diffsim chapters
 
 serve: $(READY) ## show the built book on this machine only, at PORT (8000)

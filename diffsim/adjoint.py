@@ -1,7 +1,6 @@
 """The claim: whose derivative (referent), how it is organised (realization), what is kept (retention)."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -151,13 +150,13 @@ def _spell(choice: Any) -> str:
     return f"{choice.name}({arguments})" if arguments else choice.name
 
 
-def _read(axis: str, table: Mapping[str, type], word: str) -> Any:
+def _read(axis: str, table: Any, word: str) -> Any:
     match = re.fullmatch(r"([a-z-]+)(?:\(([^()]*)\))?", word)
     kind = table.get(match[1]) if match else None
     if kind is None or match is None:
         raise ValueError(f"{word!r} is no {axis}; write one of {', '.join(table)}.")
     given = [text.strip() for text in match[2].split(",")] if match[2] else []
-    slots = fields(kind)
+    slots: tuple[Any, ...] = fields(kind)
     required = [f.name for f in slots if f.default is MISSING]
     example = f"{kind.name}({','.join(f.name for f in slots)})" if slots else kind.name
     if not len(required) <= len(given) <= len(slots):

@@ -98,7 +98,9 @@ def check_inputs(system: System, x0: PyTree, params: PyTree, *, h: float | int, 
     if not 0 < h < float("inf"):
         raise ValueError(f"h={h!r}: time steps run forward; write a finite step size greater than 0.")
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 1:
-        raise ValueError(f"steps={steps!r}: write a whole number of at least 1 (a plain int, since it sets a loop's length).")
+        raise ValueError(
+            f"steps={steps!r}: write a whole number of at least 1 (a plain int, since it sets a loop's length)."
+        )
     x0, params = _as_arrays(x0, "x0"), _as_arrays(params, "params")
     if not jax.tree.leaves(x0):
         raise ValueError("x0 has no arrays, so there is no state to advance; write at least one array.")
@@ -112,7 +114,9 @@ def _as_arrays(tree: PyTree, name: str) -> PyTree:
         try:
             array = jnp.asarray(leaf)
         except (TypeError, ValueError):
-            raise TypeError(f"{label} is a {type(leaf).__name__}, not an array; keep such settings out of {name}.") from None
+            raise TypeError(
+                f"{label} is a {type(leaf).__name__}, not an array; keep such settings out of {name}."
+            ) from None
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise ValueError(
                 f"{label} has dtype {array.dtype}, which has no derivative; write jnp.asarray(…, float), "

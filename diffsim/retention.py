@@ -143,7 +143,7 @@ class Binomial:
     def _descend(self, step, slots, steps, item, first):
         """Go from a kept state to the one that is due, keeping states on the way as scheduled."""
         schedule = binomial_schedule(steps, self.snapshots)
-        source, count, target = (jnp.asarray(a) for a in (schedule.source, schedule.count, schedule.target))
+        source, count, target = (jnp.asarray(a) for a in (schedule.source, schedule.advances, schedule.target))
 
         def body(i, state):
             x, slots = state

@@ -1,6 +1,6 @@
 """The binomial checkpointing schedule, computed before tracing, as a table that a compiled loop can follow."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import comb
 from typing import NamedTuple
 
@@ -12,16 +12,16 @@ __all__ = ["Schedule", "binomial_schedule", "minimal_advances"]
 class Schedule(NamedTuple):
     """One item per step to be reversed, from the last to the first.
 
-    Item i starts from the state in slot `source[i]`, advances `count[i]` steps, and keeps the state after
+    Item i starts from the state in slot `source[i]`, advances `advances[i]` steps, and keeps the state after
     advance j in slot `target[first[i] + j]`; the slot number `snapshots` means: keep nothing.
 
     Example:
-        >>> binomial_schedule(3, 1).count.tolist()
+        >>> binomial_schedule(3, 1).advances.tolist()
         [2, 1, 0]
     """
 
     source: np.ndarray
-    count: np.ndarray
+    advances: np.ndarray
     first: np.ndarray
     target: np.ndarray
 
@@ -41,7 +41,7 @@ def minimal_advances(length: int, snapshots: int) -> int:
     return r * length - comb(snapshots + r, r - 1) if r else 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def _split(length: int, snapshots: int) -> int:
     """How far to advance before keeping the next state, so that the two halves cost least together."""
     return min(
@@ -56,10 +56,13 @@ def binomial_schedule(steps: int, snapshots: int) -> Schedule:
 
     Example:
         >>> schedule = binomial_schedule(10, 3)
-        >>> int(schedule.count.sum()) == minimal_advances(10, 3)
+        >>> int(schedule.advances.sum()) == minimal_advances(10, 3)
         True
     """
-    source, count, first, target = [], [], [], []
+    source: list[int] = []
+    count: list[int] = []
+    first: list[int] = []
+    target: list[int] = []
     # What is left to reverse: segments [start, stop) whose first state lies in a slot, nearest last.
     pending = [(0, steps, 0)]
     while pending:
@@ -82,4 +85,6 @@ def binomial_schedule(steps: int, snapshots: int) -> Schedule:
     slots = np.uint8 if snapshots < 256 else np.int32
     # One step advances nowhere, and a compiled loop cannot index an empty table even if it never does.
     target = target or [snapshots]
-    return Schedule(np.array(source, slots), np.array(count, np.int32), np.array(first, np.int32), np.array(target, slots))
+    return Schedule(
+        np.array(source, slots), np.array(count, np.int32), np.array(first, np.int32), np.array(target, slots)
+    )

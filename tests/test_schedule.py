@@ -27,7 +27,7 @@ def replay(schedule, steps: int, snapshots: int) -> tuple[int, int]:
     slots = {0: 0}
     advances = 0
     for item in range(steps):
-        slot, count, first = (int(a[item]) for a in (schedule.source, schedule.count, schedule.first))
+        slot, count, first = (int(a[item]) for a in (schedule.source, schedule.advances, schedule.first))
         if slot >= snapshots or slot not in slots:
             raise Broken(f"item {item} starts from slot {slot}, which keeps nothing")
         at = slots[slot]

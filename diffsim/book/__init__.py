@@ -4,7 +4,17 @@ from diffsim.book.checkpoint import CheckFailed, check, check_claims, checkpoint
 from diffsim.book.explorer import Animation, Explorer
 from diffsim.book.figures import show, use_style
 
-__all__ = ["Animation", "CheckFailed", "Explorer", "check", "check_claims", "checkpoint_table", "show", "use_style", "versions"]
+__all__ = [
+    "Animation",
+    "CheckFailed",
+    "Explorer",
+    "check",
+    "check_claims",
+    "checkpoint_table",
+    "show",
+    "use_style",
+    "versions",
+]
 
 
 def versions() -> None:

@@ -16,7 +16,9 @@ def main(arguments: list[str] | None = None) -> int:
         There is no folder no-such-folder with chapters; write --chapters FOLDER.
         2
     """
-    parser = argparse.ArgumentParser(prog="python -m diffsim.book", description="Build the book and what a course needs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m diffsim.book", description="Build the book and what a course needs."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("build", help="execute what changed and write _build/html")
     student = commands.add_parser("student", help="write notebooks without solutions")

@@ -61,7 +61,16 @@ def build(root: Path) -> int:
     stamp.parent.mkdir(exist_ok=True)
     stamp.write_text(package)
     # jupyter-book 1 has a command but no `python -m`; this finds it on every system.
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", ".", "-W", "-n", "--keep-going"]
+    command = [
+        sys.executable,
+        "-c",
+        "from jupyter_book.cli.main import main; main()",
+        "build",
+        ".",
+        "-W",
+        "-n",
+        "--keep-going",
+    ]
     try:
         code = subprocess.run(command, cwd=root, env={**os.environ, BUILDING: "1"}, check=False).returncode
     except KeyboardInterrupt:

@@ -90,7 +90,9 @@ def check_claims(result) -> None:
     for claim in result.claims:
         row = _Row(claim.id, _show(claim.got), f"{_show(claim.want)} ({claim.tolerance})", claim.statement, claim.holds)
         if claim.tolerance in ("<=", ">=", "=="):
-            row = _Row(claim.id, _show(claim.got), f"{claim.tolerance} {_show(claim.want)}", claim.statement, claim.holds)
+            row = _Row(
+                claim.id, _show(claim.got), f"{claim.tolerance} {_show(claim.want)}", claim.statement, claim.holds
+            )
         _rows.append(row)
         if not row.holds:
             raise CheckFailed(str(row))

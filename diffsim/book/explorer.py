@@ -36,12 +36,10 @@ class _Frames:
         script = resources.files("diffsim.book").joinpath("explorer.js").read_text(encoding="utf-8")
         shown = self.pictures[self._index()]
         data = json.dumps(frames).replace("</", "<\\/")
-        play = (
-            f'<button type="button" data-play data-seconds="{self.seconds}">Play</button>' if self.seconds else ""
-        )
+        play = f'<button type="button" data-play data-seconds="{self.seconds}">Play</button>' if self.seconds else ""
         return (
             '<div class="diffsim-explorer" role="group" aria-label="' + html.escape(self.caption, quote=True) + '">'
-            f'<div data-frame>{image_tag(shown["image"], shown["kind"], shown["alt"])}</div>'
+            f"<div data-frame>{image_tag(shown['image'], shown['kind'], shown['alt'])}</div>"
             f'<div class="diffsim-controls">{play}{"".join(map(self._control, self.controls))}</div>'
             f'<p data-say aria-live="polite">{html.escape(shown["say"])}</p>'
             f"{self._table()}"
@@ -129,11 +127,15 @@ class Explorer:
         for values in self._controls.values():
             frames *= len(values)
         if frames > MOST_FRAMES:
-            raise ValueError(f"Explorer would hold {frames} frames, more than {MOST_FRAMES}; give its controls fewer values.")
+            raise ValueError(
+                f"Explorer would hold {frames} frames, more than {MOST_FRAMES}; give its controls fewer values."
+            )
         self._start = {name: (start or {}).get(name, values[0]) for name, values in self._controls.items()}
         for name, value in {**self._start, **(start or {})}.items():
             if value not in self._controls.get(name, []):
-                raise ValueError(f"Explorer can't start at {name}={value!r}; write one of {self._controls.get(name, self._controls)}.")
+                raise ValueError(
+                    f"Explorer can't start at {name}={value!r}; write one of {self._controls.get(name, self._controls)}."
+                )
 
     def __repr__(self):
         listed = "; ".join(f"{name}: {', '.join(map(_text, values))}" for name, values in self._controls.items())
@@ -199,7 +201,7 @@ class Explorer:
             >>> len(Explorer(lambda n: plt.figure(), {"n": [1, 2]}, alt="An empty page.").live().children)
             3
         """
-        import ipywidgets
+        import ipywidgets  # type: ignore[import-untyped]
 
         sliders = {
             name: ipywidgets.SelectionSlider(
@@ -255,7 +257,13 @@ class Animation:
     def _repr_mimebundle_(self, include=None, exclude=None):
         numbers = list(range(1, len(self._images) + 1))
         pictures = [
-            {"image": image, "kind": "png", "alt": f"{self._alt} Frame {n} of {len(numbers)}.", "numbers": {}, "say": f"frame {n}"}
+            {
+                "image": image,
+                "kind": "png",
+                "alt": f"{self._alt} Frame {n} of {len(numbers)}.",
+                "numbers": {},
+                "say": f"frame {n}",
+            }
             for n, image in zip(numbers, self._images, strict=True)
         ]
         frames = _Frames({"frame": numbers}, pictures, {"frame": 1}, units={}, caption=self._alt, seconds=self._seconds)

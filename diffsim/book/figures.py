@@ -122,4 +122,6 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, raster: bool =
 def require_alt(alt: str, what: str) -> None:
     """ValueError when a picture comes without words."""
     if not isinstance(alt, str) or len(alt.split()) < 3:
-        raise ValueError(f"{what} got alt={alt!r}; say in a sentence what the picture shows, for those who can't see it.")
+        raise ValueError(
+            f"{what} got alt={alt!r}; say in a sentence what the picture shows, for those who can't see it."
+        )

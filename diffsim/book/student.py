@@ -23,7 +23,8 @@ def student_version(notebook: dict) -> dict:
         >>> student_version({"cells": [cell]})["cells"]
         []
     """
-    kept, inside = [], False
+    kept: list[dict] = []
+    inside = False
     for cell in copy.deepcopy(notebook["cells"]):
         text, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown" and OPEN in text:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -129,7 +130,7 @@ def measure(method: Method, scene: Scene, reference, *, forward_s: float = math.
     compiled = jax.jit(jax.value_and_grad(value, has_aux=True)).lower(scene.params).compile()
     compile_s = time.perf_counter() - started
     (_, x_T), gradient = compiled(scene.params)
-    temp = compiled.memory_analysis().temp_size_in_bytes
+    temp = cast(Any, compiled.memory_analysis()).temp_size_in_bytes
     return {
         "method": method.label,
         "state": method.state,
@@ -257,7 +258,8 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
     # What the constant-memory method needs is needed by all: the step's own workspace.
     workspace = column("reverse", "temp_bytes")
     exponent = {
-        key: fitted_exponent(horizons, column(key, "temp_bytes") - workspace) for key in ("tape", "store-all", "checkpoint")
+        key: fitted_exponent(horizons, column(key, "temp_bytes") - workspace)
+        for key in ("tape", "store-all", "checkpoint")
     }
     per_doubling = np.polyfit(np.log2(horizons), column("binomial", "states"), 1)[0]
     error = {key: column(key, "error") for key in METHODS}
@@ -265,14 +267,22 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
 
     yield Claim.close("growth-tape", "full tape: memory grows as T^e", exponent["tape"], 1.0, atol=0.05)
     yield Claim.close("growth-store-all", "store-all: memory grows as T^e", exponent["store-all"], 1.0, atol=0.05)
-    yield Claim.close("growth-checkpoint", "checkpoint(√T): memory grows as T^e", exponent["checkpoint"], 0.5, atol=0.05)
+    yield Claim.close(
+        "growth-checkpoint", "checkpoint(√T): memory grows as T^e", exponent["checkpoint"], 0.5, atol=0.05
+    )
     yield Claim.close("growth-binomial", "binomial(log₂T): states added when T doubles", per_doubling, 1.0, atol=0.05)
     yield Claim.equal(
-        "growth-reverse", "reverse: bytes at the longest over bytes at the shortest horizon", workspace[-1] / workspace[0], 1.0
+        "growth-reverse",
+        "reverse: bytes at the longest over bytes at the shortest horizon",
+        workspace[-1] / workspace[0],
+        1.0,
     )
     for key in EXACT:
         yield Claim.at_most(
-            f"exact-{key.replace(' ', '-')}", f"{METHODS[key].label}: largest error over all horizons", max(error[key]), 1e-12
+            f"exact-{key.replace(' ', '-')}",
+            f"{METHODS[key].label}: largest error over all horizons",
+            max(error[key]),
+            1e-12,
         )
     for key in EXACT:
         yield Claim.equal(
@@ -295,11 +305,12 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
         0.0,
     )
     yield Claim.at_most(
-        "range", "fixed-point cloth: share of the exact range that was used", float(receipts["fixed-point"].range_used), 0.5
+        "range",
+        "fixed-point cloth: share of the exact range that was used",
+        float(receipts["fixed-point"].range_used),
+        0.5,
     )
-    yield Claim.at_least(
-        "drift", f"float reverse: error at T={longest}, useless", error["float reverse"][-1], 1e-2
-    )
+    yield Claim.at_least("drift", f"float reverse: error at T={longest}, useless", error["float reverse"][-1], 1e-2)
     yield Claim.at_least(
         "corner",
         f"store-all over reverse, bytes at T={longest}: the exact, constant-memory corner is occupied",
@@ -307,9 +318,20 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
         100.0,
     )
     apart = [row["error"] for row in rows if row["method"] == OTHER_RUN]
-    yield Claim.at_most("two-runs-short", f"two exact gradients, of the fixed-point and of the float run, T={horizons[0]}: gap", apart[0], 1e-6)
-    yield Claim.at_least("two-runs-long", f"the same at T={longest}: they are derivatives of two different runs", apart[-1], 1e-2)
+    yield Claim.at_most(
+        "two-runs-short",
+        f"two exact gradients, of the fixed-point and of the float run, T={horizons[0]}: gap",
+        apart[0],
+        1e-6,
+    )
+    yield Claim.at_least(
+        "two-runs-long", f"the same at T={longest}: they are derivatives of two different runs", apart[-1], 1e-2
+    )
     for factor in (0.9, 0.99):
         yield Claim.close(
-            f"bits-{factor}", f"bits lost per variable by one factor γ={factor}", bits_lost(factor), math.log2(1 / factor), atol=1e-3
+            f"bits-{factor}",
+            f"bits lost per variable by one factor γ={factor}",
+            bits_lost(factor),
+            math.log2(1 / factor),
+            atol=1e-3,
         )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diffsim import trees
-from diffsim.adjoint import AD, Adjoint, AdjointSolve, Continuous, Converged, Executed
+from diffsim.adjoint import Adjoint, AdjointSolve, Converged, Executed
 from diffsim.door import supported
 from diffsim.experiments.result import Claim, Result, versions
 from diffsim.integrators import Phase, implicit_midpoint, leapfrog, runge_kutta4, symplectic_euler
@@ -151,9 +151,7 @@ def order_gaps(name: str, claim: str, step_sizes, *, duration: float = 1.5) -> l
     scene = make("pendulum", grid=None)
     truth = gradient(runge_kutta4(pendulum_field), scene, "executed/ad/store-all", h=duration / 4096, steps=4096)
     system = INTEGRATORS[name][1]()
-    return [
-        _gap(gradient(system, scene, claim, h=h, steps=round(duration / h)), truth) for h in step_sizes
-    ]
+    return [_gap(gradient(system, scene, claim, h=h, steps=round(duration / h)), truth) for h in step_sizes]
 
 
 def grid_deviations(scene: Scene) -> list[dict]:
@@ -166,7 +164,8 @@ def grid_deviations(scene: Scene) -> list[dict]:
         >>> max(row["gap"] for row in rows) < 1e-12
         True
     """
-    rows, references = [], {}
+    rows: list[dict] = []
+    references: dict = {}
     for adjoint in supported(scene.system, RETENTIONS):
         cell = adjoint.referent.name, adjoint.realization.name
         slopes = scene.value_and_grad(adjoint)[1]
@@ -238,7 +237,9 @@ def _claims(grid, budgets, scalar, orders) -> Iterator[Claim]:
             f"realizations-{referent.name}", f"{referent.name}: largest gap between realizations", max(gaps), 1e-11
         )
     kept = [row for row in grid if row["of"] == "retention" and not row["adjoint"].endswith("reverse(inf)")]
-    yield Claim.at_most("retentions", "largest gap between retentions that keep states", max(r["gap"] for r in kept), 1e-11)
+    yield Claim.at_most(
+        "retentions", "largest gap between retentions that keep states", max(r["gap"] for r in kept), 1e-11
+    )
 
     for row in scalar:
         K, rho = row["budget"], 0.8
@@ -247,13 +248,23 @@ def _claims(grid, budgets, scalar, orders) -> Iterator[Claim]:
             "adjoint - limit": rho**K,
             "adjoint - executed": K * 0.2 * rho ** (K - 1),
         }.items():
-            yield Claim.close(f"scalar-{name.replace(' ', '')}-{K}", f"scalar fixed point, K={K}: {name}", row[name], want, rtol=1e-12)
+            yield Claim.close(
+                f"scalar-{name.replace(' ', '')}-{K}", f"scalar fixed point, K={K}: {name}", row[name], want, rtol=1e-12
+            )
 
     rho = 0.1 / 2 * math.sqrt(9.81)
     fitted = np.polyfit([row["budget"] for row in budgets], np.log([row["adjoint - limit"] for row in budgets]), 1)[0]
-    yield Claim.close("budget-rate", "implicit midpoint, Picard: contraction of the gap per iteration", math.exp(fitted), rho, rtol=0.05)
+    yield Claim.close(
+        "budget-rate",
+        "implicit midpoint, Picard: contraction of the gap per iteration",
+        math.exp(fitted),
+        rho,
+        rtol=0.05,
+    )
     hybrid = min(min(row["adjoint - limit"], row["adjoint - executed"]) for row in budgets if row["budget"] <= 4)
-    yield Claim.at_least("hybrid", "the adjoint at an unconverged state matches neither run nor limit: smaller gap", hybrid, 1e-6)
+    yield Claim.at_least(
+        "hybrid", "the adjoint at an unconverged state matches neither run nor limit: smaller gap", hybrid, 1e-6
+    )
     for row in orders:
         yield Claim.close(
             f"order-{row['integrator']}-{row['claim'].split('/')[0]}",

@@ -39,9 +39,7 @@ def snap(x: PyTree, grid: float) -> PyTree:
     return jax.tree.map(lambda a: a + jax.lax.stop_gradient(jnp.round(a / grid) * grid - a), x)
 
 
-def leapfrog(
-    acceleration: Callable, *, acceleration_vjp: Callable | None = None, name: str = "leapfrog"
-) -> System:
+def leapfrog(acceleration: Callable, *, acceleration_vjp: Callable | None = None, name: str = "leapfrog") -> System:
     r"""Drift–kick–drift leapfrog, second order, symplectic, and its own inverse under h → -h.
 
     $$q_{1/2} = q_n + \tfrac h2 v_n, \quad v_{n+1} = v_n + h\,a(q_{1/2}, p), \quad q_{n+1} = q_{1/2} + \tfrac h2 v_{n+1}$$

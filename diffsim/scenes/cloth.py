@@ -119,9 +119,7 @@ def energy(x, p):
     return total
 
 
-def make(
-    *, nodes: int = 24, grid: float | None = 2.0**-40, h: float = 1e-3, steps: int = 256, dtype=None
-) -> Scene:
+def make(*, nodes: int = 24, grid: float | None = 2.0**-40, h: float = 1e-3, steps: int = 256, dtype=None) -> Scene:
     """The cloth, let go while it lies flat; loss: half the squared distance of its centre from a point [m²].
 
     Args:

@@ -60,9 +60,7 @@ class Scene:
             ['gravity', 'length']
         """
         start = self.x0 if x0 is None else x0
-        return self.loss(
-            rollout(self.system, start, params, h=self.h, steps=steps or self.steps, adjoint=adjoint)
-        )
+        return self.loss(rollout(self.system, start, params, h=self.h, steps=steps or self.steps, adjoint=adjoint))
 
     def value_and_grad(self, adjoint: Adjoint = Adjoint(), steps: int | None = None):
         """Loss, and its gradient with respect to params, at the scene's own numbers.

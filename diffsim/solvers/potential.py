@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,8 @@ def spread(value: PyTree, q: PyTree, what: str) -> PyTree:
         >>> spread(2.0, (jnp.array(1.0), jnp.array([3.0])), "mass")
         (2.0, 2.0)
     """
-    each = value if jax.tree.structure(value) == jax.tree.structure(q) else jax.tree.map(lambda _: value, q)
+    same = cast(Any, jax.tree.structure(value)) == jax.tree.structure(q)
+    each = value if same else jax.tree.map(lambda _: value, q)
     for one, leaf in zip(jax.tree.leaves(each), jax.tree.leaves(q), strict=True):
         if jnp.ndim(one) not in (0, jnp.ndim(leaf)):
             raise ValueError(

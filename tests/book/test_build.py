@@ -55,7 +55,9 @@ def prints(root):
     return builder.fingerprint(root, builder.PACKAGE), builder.fingerprint(root, builder.PAGES)
 
 
-@pytest.mark.parametrize("name", ["diffsim/__init__.py", "diffsim/book/explorer.js", "requirements.txt", "constraints.txt"])
+@pytest.mark.parametrize(
+    "name", ["diffsim/__init__.py", "diffsim/book/explorer.js", "requirements.txt", "constraints.txt"]
+)
 def test_the_fingerprint_changes_with_the_package(book, name):
     package, pages = prints(book)
     (book / name).write_text("changed")

@@ -94,7 +94,12 @@ def test_the_message_names_value_expectation_tolerance_and_reason():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"want": 1.0, "at_most": 1.0}, {"at_most": 1.0, "at_least": 0.0}, {"want": 1.0, "at_most": 1.0, "at_least": 1.0}],
+    [
+        {},
+        {"want": 1.0, "at_most": 1.0},
+        {"at_most": 1.0, "at_least": 0.0},
+        {"want": 1.0, "at_most": 1.0, "at_least": 1.0},
+    ],
 )
 def test_exactly_one_expectation(options):
     with pytest.raises(ValueError, match="exactly one of want, at_most and at_least") as failure:

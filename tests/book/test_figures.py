@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffsim.book import show, use_style
 from diffsim.book import figures as module
+from diffsim.book import show, use_style
 
 
 @pytest.fixture(autouse=True)

@@ -4,15 +4,35 @@ import copy
 import json
 from pathlib import Path
 
+import jax
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from diffsim.book import checkpoint
 from diffsim.book.__main__ import main
 from diffsim.book.student import student_version, write_student_notebooks
 
 CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
+
+
+@pytest.fixture
+def compiled_once(tmp_path):
+    """Every self-check runs twice, for the stub and for the solution; most of its time is compilation."""
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def cell(source, *tags, kind="code", identity="a1"):
@@ -95,7 +115,9 @@ def exercises(path):
             found.append([])
         if found:
             found[-1].append(made)
-    return [{tag: [c for c in cells if tag in tags(c)] for tag in ("exercise", "solution", "self-check")} for cells in found]
+    return [
+        {tag: [c for c in cells if tag in tags(c)] for tag in ("exercise", "solution", "self-check")} for cells in found
+    ]
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -121,7 +143,7 @@ def test_the_student_version_holds_no_solution(path):
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
-def test_the_stub_fails_its_self_check_and_the_solution_passes(path, monkeypatch):
+def test_the_stub_fails_its_self_check_and_the_solution_passes(path, monkeypatch, compiled_once):
     """Runs the chapter's imports and its exercises; an exercise must not need more, so that a reader can begin there."""
     monkeypatch.setattr(checkpoint, "_rows", [])
     imports = next(c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code")
