@@ -27,7 +27,8 @@ GRIDS = {"fixed-point": 2.0**-40, "float": None}
 class Method:
     """One way to organise the backward pass of the cloth, and how its memory should grow with the horizon T.
 
-    `retention(T)` may depend on the horizon; None stands for `jax.grad` of the plain loop, the full tape.
+    `retention(T)` may depend on the horizon; None stands for `jax.grad` of the plain loop, the full tape. `longest`
+    is the largest horizon that the default setting affords.
 
     Example:
         >>> METHODS["checkpoint"].adjoint(4096).retention
@@ -39,6 +40,7 @@ class Method:
     state: str = "fixed-point"
     realization: type = AD
     retention: Callable[[int], Retention] | None = None
+    longest: int | None = None
 
     def adjoint(self, steps: int) -> Adjoint | None:
         """The adjoint at a horizon of that many steps, None for the full tape.
@@ -51,7 +53,7 @@ class Method:
 
 
 METHODS = {
-    "tape": Method("jax.grad of the loop (full tape)", "T"),
+    "tape": Method("jax.grad of the loop (full tape)", "T", longest=1024),
     "store-all": Method("executed/ad/store-all", "T", retention=lambda T: StoreAll()),
     "custom store-all": Method(
         "executed/custom-adjoint/store-all", "T", realization=CustomAdjoint, retention=lambda T: StoreAll()
@@ -220,6 +222,8 @@ def _rows(settings, progress) -> Iterator[dict]:
         forward = {state: _forward(scene, settings["repeats"]) for state, scene in scenes.items()}
         for method in METHODS.values():
             state = method.state
+            if method.longest and steps > method.longest and not settings["full"]:
+                continue
             row = measure(
                 method, scenes[state], references[state], forward_s=forward[state], repeats=settings["repeats"]
             )
@@ -255,20 +259,20 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
     def column(key, name):
         return np.array([row[name] for row in rows if row["method"] == METHODS[key].label])
 
+    def exponent(key):
+        sizes, beyond = column(key, "temp_bytes"), column("reverse", "temp_bytes")
+        return fitted_exponent(column(key, "T"), sizes - beyond[: len(sizes)])
+
     # What the constant-memory method needs is needed by all: the step's own workspace.
     workspace = column("reverse", "temp_bytes")
-    exponent = {
-        key: fitted_exponent(horizons, column(key, "temp_bytes") - workspace)
-        for key in ("tape", "store-all", "checkpoint")
-    }
     per_doubling = np.polyfit(np.log2(horizons), column("binomial", "states"), 1)[0]
     error = {key: column(key, "error") for key in METHODS}
     memory = {key: column(key, "temp_bytes")[-1] for key in METHODS}
 
-    yield Claim.close("growth-tape", "full tape: memory grows as T^e", exponent["tape"], 1.0, atol=0.05)
-    yield Claim.close("growth-store-all", "store-all: memory grows as T^e", exponent["store-all"], 1.0, atol=0.05)
+    yield Claim.close("growth-tape", "full tape: memory grows as T^e", exponent("tape"), 1.0, atol=0.05)
+    yield Claim.close("growth-store-all", "store-all: memory grows as T^e", exponent("store-all"), 1.0, atol=0.05)
     yield Claim.close(
-        "growth-checkpoint", "checkpoint(√T): memory grows as T^e", exponent["checkpoint"], 0.5, atol=0.05
+        "growth-checkpoint", "checkpoint(√T): memory grows as T^e", exponent("checkpoint"), 0.5, atol=0.05
     )
     yield Claim.close("growth-binomial", "binomial(log₂T): states added when T doubles", per_doubling, 1.0, atol=0.05)
     yield Claim.equal(
@@ -293,10 +297,10 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
         )
     yield Claim.at_least(
         "run-tape",
-        f"full tape: distance of its final state from the run's at T={longest}; compiled with its tape, the same code "
+        "full tape: distance of its final state from the run's; compiled with its tape, the same code "
         "rounds differently, and the cloth amplifies it",
         column("tape", "primal_gap")[-1],
-        1e-6,
+        1e-7,
     )
     yield Claim.equal(
         "round-trip-fixed-point",
