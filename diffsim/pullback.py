@@ -18,7 +18,7 @@ from diffsim.flow import rk4
 from diffsim.linear import solve_transposed
 from diffsim.system import System
 
-__all__ = ["PULLBACKS", "RECOVERIES", "Recovery", "Rule"]
+__all__ = ["PULLBACKS", "RECOVERIES", "Recovery", "Rule", "step_equation"]
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,16 @@ def executed_custom(system: System, how: CustomAdjoint, h: float, x: PyTree, x_n
     return system.step_vjp(x, x_next, p, h, lam)
 
 
-def _equation(system: System, h: float, x_next: PyTree):
+def step_equation(system: System, h: float, x_next: PyTree):
     """The converged equation G(u, x, p) = 0 of one step, how u completes to a state, and the u that was reached.
 
     A system that solves for its whole new state has u = x_{n+1}.
+
+    Example:
+        >>> half = System(step=lambda x, p, h: x / p, residual=lambda x_next, x, p, h: p * x_next - x)
+        >>> equation, complete, u = step_equation(half, 1.0, 0.5)
+        >>> equation(u, 1.0, 2.0), complete(u, 1.0, 2.0)
+        (0.0, 0.5)
     """
     finish = system.finish or (lambda u, x, p, h: u)
     u = system.unknown(x_next) if system.unknown else x_next
@@ -122,7 +128,7 @@ def converged_ad(system: System, how: AD, h: float, x: PyTree, x_next: PyTree, p
         >>> [float(g) for g in converged_ad(half, AD(), 1.0, jnp.array(1.0), jnp.array(0.5), jnp.array(2.0), jnp.array(1.0))]
         [0.5, -0.25]
     """
-    equation, complete, u = _equation(system, h, x_next)
+    equation, complete, u = step_equation(system, h, x_next)
     flat_u, unravel = ravel_pytree(u)
     jacobian = jax.jacobian(lambda flat: ravel_pytree(equation(unravel(flat), x, p))[0])(flat_u)
 
@@ -150,7 +156,7 @@ def converged_solve(system: System, how: AdjointSolve, h: float, x: PyTree, x_ne
         >>> [float(g) for g in converged_solve(*cell)]
         [0.5, -0.25]
     """
-    equation, complete, u = _equation(system, h, x_next)
+    equation, complete, u = step_equation(system, h, x_next)
     lam_u, lam_x, share = jax.vjp(complete, u, x, p)[1](lam)
     precondition = system.precondition and (lambda r: system.precondition(x_next, x, p, h, r))
     mu = solve_transposed(how.linear, lambda u: equation(u, x, p), u, lam_u, precondition)

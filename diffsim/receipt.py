@@ -5,14 +5,20 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 from jax import lax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from diffsim import trees
 from diffsim.door import check_inputs
+from diffsim.pullback import step_equation
 from diffsim.system import System
 
-__all__ = ["Receipt", "rollout_with_receipt"]
+__all__ = ["MOST_UNKNOWNS", "Receipt", "rollout_with_receipt"]
+
+# Up to this size the Jacobian is assembled at every step of a watched run.
+MOST_UNKNOWNS = 512
 
 
 class Receipt(NamedTuple):
@@ -26,6 +32,11 @@ class Receipt(NamedTuple):
         round_trip: |x_0 recovered from x_T - x_0|, relative to the largest entry of x_0 (of the run, if x_0 is zero).
         range_used: largest state entry as a share of the exact range of the fixed-point grid; exact below 1.
         off_grid: largest distance of the initial state from the fixed-point grid.
+        iterations: most iterations that a step's inner solve took.
+        contraction: largest factor by which an inner iteration multiplied its residual; below 1 when it converges.
+        correction: largest entry of the Newton correction J^-1 R at the states that were reached, in the unknown's
+            unit: how far they are from the root. Not finite where the Jacobian J is singular. Known for up to
+            `MOST_UNKNOWNS` unknowns.
 
     Example:
         >>> decay = System(step=lambda x, p, h: x - h * p * x, name="decay")
@@ -41,6 +52,9 @@ class Receipt(NamedTuple):
     round_trip: Float[Array, "*batch"]
     range_used: Float[Array, "*batch"]
     off_grid: Float[Array, "*batch"]
+    iterations: Float[Array, "*batch"]
+    contraction: Float[Array, "*batch"]
+    correction: Float[Array, "*batch"]
 
     def problems(self, *, residual: float = 1e-6, round_trip: float = 1e-6) -> list[str]:
         """What is wrong with the run, one sentence each; an empty list when nothing is.
@@ -61,6 +75,16 @@ class Receipt(NamedTuple):
                 self.residual > residual,
                 f"the residual reaches {jnp.max(self.residual):.1e}, above {residual:.1e}: the step does not end at "
                 "a root of the residual",
+            ),
+            (
+                (self.contraction >= 1) & (self.residual > residual),
+                f"an inner iteration multiplies its residual by {jnp.max(self.contraction):.2g}: the solve diverges; "
+                "lower its relaxation or rate, take a smaller h, or use Newton",
+            ),
+            (
+                jnp.isinf(self.correction),
+                "the Jacobian of the residual is singular at a state that was reached: the converged equation has no "
+                "derivative there",
             ),
             (
                 self.range_used >= 1,
@@ -117,11 +141,23 @@ def _watched(system, h, steps, x0, params):
 
     def watch(x, _):
         x_next = system.step(x, params, h)
+        info = system.solve_info(x, params, h) if system.solve_info else None
+        iterations = jnp.asarray(info.iterations, unknown.dtype) if info else unknown
+        contraction = info.contraction if info else unknown
+        correction = _correction(system, h, x, x_next, params, unknown)
         inverse = trees.largest_gap(system.unstep(x_next, params, h), x) if system.unstep else unknown
         residual = trees.largest(system.residual(x_next, x, params, h)) if system.residual else unknown
-        return x_next, (trees.all_finite(x_next), trees.largest(x_next), inverse, residual)
+        return x_next, (
+            trees.all_finite(x_next),
+            trees.largest(x_next),
+            inverse,
+            residual,
+            iterations,
+            contraction,
+            correction,
+        )
 
-    x_T, (finite, sizes, inverse, residual) = lax.scan(watch, x0, length=steps)
+    x_T, (finite, sizes, inverse, residual, iterations, contraction, correction) = lax.scan(watch, x0, length=steps)
     largest = jnp.maximum(trees.largest(sizes), trees.largest(x0))
     round_trip = range_used = off_grid = unknown
     if system.unstep:
@@ -139,9 +175,34 @@ def _watched(system, h, steps, x0, params):
         round_trip=round_trip,
         range_used=range_used,
         off_grid=off_grid,
+        iterations=trees.largest(iterations),
+        contraction=_known_largest(contraction),
+        correction=trees.largest(correction),
     )
 
 
 def _share(part, whole):
     """part/whole, and 0/0 = 0."""
     return jnp.where(part == 0, 0.0, part / whole)
+
+
+def _known_largest(values):
+    """The largest entry that is known; NaN when none is: a solve that arrives at once has no contraction."""
+    return jnp.where(jnp.all(jnp.isnan(values)), jnp.nan, jnp.max(jnp.where(jnp.isnan(values), -jnp.inf, values)))
+
+
+def _correction(system, h, x, x_next, params, unknown):
+    """Largest entry of J^-1 R at one step; infinite where J is singular and the state itself is sound."""
+    if not system.residual:
+        return unknown
+    equation, _, u = step_equation(system, h, x_next)
+    flat, unravel = ravel_pytree(u)
+    if flat.size > MOST_UNKNOWNS:
+        return unknown
+    residual = lambda u: ravel_pytree(equation(unravel(u), x, params))[0]
+    jacobian, r = jax.jacfwd(residual)(flat), residual(flat)
+    size = trees.largest(jnp.linalg.solve(jacobian, r))
+    # LU leaves a pivot of exactly zero, or one that is nothing but rounding.
+    pivots = jnp.abs(jnp.diagonal(jax.scipy.linalg.lu_factor(jacobian)[0]))
+    singular = jnp.min(pivots) <= flat.size * jnp.finfo(flat.dtype).eps * jnp.max(pivots)
+    return jnp.where(singular & jnp.all(jnp.isfinite(r)), jnp.inf, size)

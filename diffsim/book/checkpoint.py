@@ -38,10 +38,10 @@ def check(
     got: Any,
     want: Any = None,
     *,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    at_most: float | None = None,
-    at_least: float | None = None,
+    rtol: float | int = 0.0,
+    atol: float | int = 0.0,
+    at_most: float | int | None = None,
+    at_least: float | int | None = None,
     why: str,
 ) -> None:
     """Print value, expectation and reason; add a row to the page's table; raise when it doesn't hold.

@@ -35,7 +35,7 @@ class _Frames:
         frames = [{"src": image_tag(p["image"], p["kind"], p["alt"]), "say": p["say"]} for p in self.pictures]
         script = resources.files("diffsim.book").joinpath("explorer.js").read_text(encoding="utf-8")
         shown = self.pictures[self._index()]
-        data = json.dumps(frames).replace("</", "<\\/")
+        data = json.dumps(frames).replace("<", "\\u003c")
         play = f'<button type="button" data-play data-seconds="{self.seconds}">Play</button>' if self.seconds else ""
         return (
             '<div class="diffsim-explorer" role="group" aria-label="' + html.escape(self.caption, quote=True) + '">'
@@ -80,7 +80,7 @@ class _Frames:
             for combination, picture in zip(itertools.product(*self.controls.values()), self.pictures, strict=True)
         )
         return (
-            f'<details><summary>All numbers as a table</summary><div class="diffsim-table" tabindex="0" role="region" '
+            f'<details><summary>All numbers as a table</summary><div class="diffsim-table" tabindex="0" role="group" '
             f'aria-label="All numbers"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
         )
 
@@ -242,7 +242,7 @@ class Animation:
         An empty page stays empty.
     """
 
-    def __init__(self, figures: Sequence[Figure], *, alt: str, seconds: float):
+    def __init__(self, figures: Sequence[Figure], *, alt: str, seconds: float | int):
         require_alt(alt, "Animation")
         if not figures:
             raise ValueError("Animation needs at least one figure.")
