@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from diffsim import trees
 
 __all__ = ["rk4"]
 
 
-def rk4(rate: Callable[[PyTree], PyTree], x: PyTree, h: float) -> PyTree:
+def rk4(rate: Callable[[PyTree], PyTree], x: PyTree, h: float | Float[Array, ""]) -> PyTree:
     """The state after one step of size h of dx/dt = rate(x); fourth order; h < 0 runs backwards.
 
     Derivative of: the executed stages, by JAX.

@@ -83,7 +83,7 @@ def test_replay_meets_every_step_once_within_the_slots_at_the_least_cost(snapsho
 
 
 # Every wrong source or count is met; some writes are idle, so that a wrong place for them does no harm.
-@pytest.mark.parametrize(("column", "share"), [("source", 1.0), ("count", 1.0), ("first", 0.3), ("target", 0.5)])
+@pytest.mark.parametrize(("column", "share"), [("source", 1.0), ("advances", 1.0), ("first", 0.3), ("target", 0.5)])
 def test_replay_catches_a_table_with_one_wrong_entry(column, share):
     steps, snapshots = 20, 3
     schedule = binomial_schedule(steps, snapshots)

@@ -13,7 +13,7 @@
       var texts = JSON.parse(input.dataset.texts);
       var text = texts[Number(input.value)];
       index = index * texts.length + Number(input.value);
-      input.setAttribute("aria-valuetext", input.labels[0].textContent + " " + text);
+      input.setAttribute("aria-valuetext", input.previousElementSibling.textContent + " " + text);
       input.nextElementSibling.textContent = text;
     });
     picture.innerHTML = frames[index].src;

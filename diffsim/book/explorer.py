@@ -5,7 +5,6 @@ import html
 import itertools
 import json
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -58,20 +57,21 @@ class _Frames:
         unit = self.units.get(name, "")
         texts = [f"{_text(v)} {unit}".strip() for v in values]
         at = values.index(self.start[name])
-        identity = f"c{uuid.uuid4().hex[:12]}"
+        # The label holds its slider, and nothing has an id: two copies of the element on a page don't meet.
         return (
-            f'<div><label for="{identity}">{html.escape(name)}</label>'
-            f'<input type="range" id="{identity}" min="0" max="{len(values) - 1}" step="1" value="{at}" '
+            f"<label><span>{html.escape(name)}</span>"
+            f'<input type="range" min="0" max="{len(values) - 1}" step="1" value="{at}" '
             f"data-texts='{html.escape(json.dumps(texts), quote=True)}' "
             f'aria-valuetext="{html.escape(f"{name} {texts[at]}", quote=True)}">'
-            f"<output>{html.escape(texts[at])}</output></div>"
+            f'<span aria-hidden="true">{html.escape(texts[at])}</span></label>'
         )
 
     def _table(self):
         names = list(dict.fromkeys(key for picture in self.pictures for key in picture["numbers"]))
         if not names:
             return ""
-        heads = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in (*self.controls, *names))
+        settings = [f"{name} [{self.units[name]}]" if self.units.get(name) else name for name in self.controls]
+        heads = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in (*settings, *names))
         rows = "".join(
             "<tr>"
             + "".join(f"<td>{html.escape(_text(v))}</td>" for v in combination)
@@ -275,9 +275,10 @@ class Animation:
 
 
 def _within_size(text, what):
-    if len(text) > MOST_BYTES:
+    size = len(text.encode())
+    if size > MOST_BYTES:
         raise ValueError(
-            f"{what} needs {len(text) / 1e6:.1f} MB of HTML, more than {MOST_BYTES / 1e6:.1f}; use fewer values, smaller "
+            f"{what} needs {size / 1e6:.1f} MB of HTML, more than {MOST_BYTES / 1e6:.1f}; use fewer values, smaller "
             "figures, or raster=True where a figure has many marks."
         )
     return text

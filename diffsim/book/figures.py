@@ -95,10 +95,11 @@ class Picture:
 def image_tag(image: bytes, kind: str, alt: str) -> str:
     """An `<img>` that carries its own data."""
     data = base64.b64encode(image).decode()
-    return f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{data}">'
+    # The theme dims pictures in the dark, except those of this class.
+    return f'<img class="dark-light" alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{data}">'
 
 
-def show(figure: Figure, *, alt: str, caption: str | None = None, raster: bool = False) -> Picture:
+def show(figure: Figure, *, alt: str | None, caption: str | None = None, raster: bool = False) -> Picture:
     """Show a Matplotlib figure on the page, and close it.
 
     Args:
@@ -112,16 +113,17 @@ def show(figure: Figure, *, alt: str, caption: str | None = None, raster: bool =
         >>> show(plt.figure(), alt="An empty page.")
         An empty page.
     """
-    require_alt(alt, "show")
+    words = require_alt(alt, "show")
     png = to_png(figure)
     image, kind = (png, "png") if raster else (to_svg(figure).encode(), "svg+xml")
     plt.close(figure)
-    return Picture(image, kind, png, alt, caption)
+    return Picture(image, kind, png, words, caption)
 
 
-def require_alt(alt: str, what: str) -> None:
-    """ValueError when a picture comes without words."""
+def require_alt(alt: str | None, what: str) -> str:
+    """The words that come with a picture; ValueError when there are none."""
     if not isinstance(alt, str) or len(alt.split()) < 3:
         raise ValueError(
             f"{what} got alt={alt!r}; say in a sentence what the picture shows, for those who can't see it."
         )
+    return alt

@@ -285,14 +285,14 @@ def _claims(rows, receipts, settings) -> Iterator[Claim]:
         yield Claim.at_most(
             f"exact-{key.replace(' ', '-')}",
             f"{METHODS[key].label}: largest error over all horizons",
-            max(error[key]),
+            np.max(error[key]),
             1e-12,
         )
     for key in EXACT:
         yield Claim.equal(
             f"run-{key.replace(' ', '-')}",
             f"{METHODS[key].label}: largest distance of its final state from the run's, over all horizons",
-            max(column(key, "primal_gap")),
+            np.max(column(key, "primal_gap")),
             0.0,
         )
     yield Claim.at_least(

@@ -34,7 +34,7 @@ __all__ = [
 # Small enough that the whole grid of adjoints compiles in a few minutes on two cores; the step sizes of the stiff scenes
 # are small enough for the explicit stages that the continuous referent integrates with.
 NEWTON = Newton(iterations=3, line_search=False)
-SMALL = {
+SMALL: dict[str, dict] = {
     "beam": {"along": 3, "across": 1, "solver": NEWTON, "h": 1e-3, "steps": 4},
     "cartpole": {"steps": 20},
     "chain": {"masses": 4, "solver": NEWTON, "h": 2e-3, "steps": 10},

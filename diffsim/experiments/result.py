@@ -46,7 +46,14 @@ class Claim:
 
     @classmethod
     def close(
-        cls, id: str, statement: str, got: ArrayLike, want: ArrayLike, *, rtol: float | int = 0.0, atol: float | int = 0.0
+        cls,
+        id: str,
+        statement: str,
+        got: ArrayLike,
+        want: ArrayLike,
+        *,
+        rtol: float | int = 0.0,
+        atol: float | int = 0.0,
     ) -> "Claim":
         """|got − want| ≤ atol + rtol·|want|, both finite.
 

@@ -1,9 +1,13 @@
 """The book's build, on a tiny book and without Sphinx: what is executed again, and what it tells the reader."""
 
+import socket
 import subprocess
+import threading
+from urllib.request import urlopen
 
 import pytest
 
+import diffsim.book.__main__ as commands
 import diffsim.book.build as builder
 from diffsim.book.__main__ import main
 from diffsim.book.explorer import BUILDING
@@ -33,7 +37,7 @@ class Jupyter:
     def __init__(self):
         self.calls, self.code, self.writes, self.error = [], 0, True, None
 
-    def __call__(self, command, *, cwd, env, **_):
+    def __call__(self, command, *, env, cwd=None, **_):
         self.calls.append((command, cwd, env))
         if self.error:
             raise self.error
@@ -171,3 +175,57 @@ def test_a_folder_without_a_book(tmp_path, jupyter, capsys, monkeypatch):
     assert main(["build"]) == 2
     assert "There is no book in" in capsys.readouterr().out
     assert not jupyter.calls and not list(tmp_path.iterdir())
+
+
+def test_serve_shows_the_built_book_on_this_machine_only(tmp_path, monkeypatch, capsys):
+    (tmp_path / "_build/html").mkdir(parents=True)
+    (tmp_path / "_build/html/index.html").write_text("<p>Tiny")
+    seen = []
+
+    def one_request(server):
+        address = server.server_address
+        thread = threading.Thread(target=lambda: seen.append(urlopen(f"http://{address[0]}:{address[1]}/").read()))
+        thread.start()
+        server.handle_request()
+        thread.join()
+        seen.append(address[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.ThreadingHTTPServer, "serve_forever", one_request)
+    monkeypatch.setattr(commands.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["serve", "--port", "0"]) == 0
+    assert seen == [b"<p>Tiny", "127.0.0.1"]
+    assert capsys.readouterr().out.startswith("The book is at http://127.0.0.1:")
+
+
+def test_serve_says_what_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["serve"]) == 2
+    assert "There is no built book yet" in capsys.readouterr().out
+
+
+def test_a_port_that_is_taken(tmp_path, monkeypatch, capsys):
+    (tmp_path / "_build/html").mkdir(parents=True)
+    (tmp_path / "_build/html/index.html").write_text("<p>Tiny")
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(commands.ThreadingHTTPServer, "allow_reuse_address", False)
+        assert main(["serve", "--port", str(port)]) == 2
+    assert f"Port {port} can't be used" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "expected", "says"), [(0, 0, "The decks are in"), (1, 1, "were not all written")])
+def test_slides_are_made_without_live_widgets(tmp_path, jupyter, capsys, code, expected, says):
+    (tmp_path / "a.ipynb").write_text("{}")
+    jupyter.code, jupyter.writes = code, False
+    assert main(["slides", "--chapters", str(tmp_path), "--out", str(tmp_path / "decks")]) == expected
+    ((command, _, env),) = jupyter.calls
+    assert env[BUILDING] == "1" and str(tmp_path / "a.ipynb") in command and {"slides", "--execute"} <= set(command)
+    assert says in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_slides_of_nothing(tmp_path, jupyter, capsys):
+    assert main(["slides", "--chapters", str(tmp_path)]) == 2
+    assert "There are no notebooks in" in capsys.readouterr().out and not jupyter.calls

@@ -34,6 +34,13 @@ PASSES = {
     "truth": (True, True, {}),
     "false is an expectation": (False, False, {}),
     "zero is an expectation": (0.0, 0.0, {}),
+    "truth from NumPy": (np.bool_(True), True, {}),
+    "truth from JAX": (jnp.array(True), True, {}),
+    "truths": (np.array([True, False]), [True, False], {}),
+    "infinity is met by itself": (np.array([math.inf, 1.0]), [math.inf, 1.0], {"rtol": 1e-3}),
+    "large integer": (2**70, 2**70, {}),
+    "large integer within": (2**60 + 1, 2**60, {"rtol": 1e-15}),
+    "large integer at its bound": (2**60, None, {"at_most": 2**60}),
 }
 
 FAILS = {
@@ -58,6 +65,17 @@ FAILS = {
     "number against text": (1.0, "1.0", {}),
     "truth": (False, True, {}),
     "one is not true": (1, True, {}),
+    "true is not one": (True, 1.0, {}),
+    "true is no number below a bound": (True, None, {"at_most": 1.0}),
+    "truths": (np.array([True, True]), [True, False], {}),
+    "no truths": (np.ones(0, bool), np.ones(0, bool), {}),
+    "infinity instead of a number": (math.inf, 1.0, {"rtol": 0.1, "atol": 0.1}),
+    "a number instead of infinity": (1.0, math.inf, {"rtol": 0.1}),
+    "the other infinity": (-math.inf, math.inf, {"rtol": 0.1}),
+    "the last digit of a large integer": (2**53 + 1, 2**53, {}),
+    "the last digit in an array": (np.array([2**60 + 1]), np.array([2**60]), {}),
+    "a large integer against a float": (2**53 + 1, 2.0**53, {}),
+    "a large integer above a bound": (2**60 + 1, None, {"at_most": 2**60}),
     "a stub": (..., 3.0, {"rtol": 0.1}),
     "a stub below a bound": (..., None, {"at_most": 1.0}),
     "a ragged list": ([[1.0], [1.0, 2.0]], [1.0, 2.0], {}),
@@ -106,6 +124,44 @@ def test_exactly_one_expectation(options):
         check("x", 1.0, **options, why="because")
     assert "'x'" in str(failure.value)
     assert module._rows == []
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("side", ["at_most", "at_least"])
+def test_a_bound_that_cannot_judge(side, bound):
+    with pytest.raises(ValueError, match=f"can't judge by {side}=.*; write a finite number."):
+        check("x", 1.0, **{side: bound}, why="because")
+    assert module._rows == []
+
+
+@pytest.mark.parametrize("bound", [[1.0, 2.0], "small", ..., np.bool_(True)])
+def test_a_bound_that_is_no_number(bound):
+    # Under pytest the signature refuses it first, with a TypeError.
+    with pytest.raises((ValueError, TypeError)):
+        check("x", 1.0, at_most=bound, why="because")
+    assert not module._is_finite_number(bound) and module._rows == []
+
+
+@pytest.mark.parametrize("tolerance", [{"rtol": -1}, {"atol": math.inf}, {"rtol": math.nan}])
+def test_a_tolerance_that_cannot_judge(tolerance):
+    with pytest.raises(ValueError, match="can't judge within"):
+        check("x", 1.0, 1.0, **tolerance, why="because")
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "remark"),
+    [
+        (np.arange(100.0) + np.eye(100)[37], np.arange(100.0), "worst at [37]: 38.0, not 37.0"),
+        ([[1, 2], [3, 2**60 + 1]], [[1, 2], [3, 2**60]], f"worst at [1, 1]: {2**60 + 1}, not {2**60}"),
+        ([1.0, math.nan, 9.0], [1.0, 2.0, 3.0], "worst at [1]: nan, not 2.0"),
+        (1.0 + 1e-9, 1.0, "to all digits 1.000000001, not 1.0"),
+        (np.ones(3), np.ones(2), "of shape (3,) instead of (2,)"),
+    ],
+)
+def test_a_failure_says_where(got, want, remark):
+    with pytest.raises(CheckFailed) as failure:
+        check("x", got, want, why="because")
+    assert remark in str(failure.value)
 
 
 @pytest.mark.parametrize("why", ["", "  "])
