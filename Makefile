@@ -27,14 +27,14 @@ test: $(READY) browser ## build the book (from clean where CI is set), then run 
 
 serve: $(READY) ## show the built book on this machine only, at PORT (8000)
 	@test -f $(HTML)/index.html || { echo "There is no built book yet: make book"; exit 1; }
-	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)
+	$(PY) -m diffsim.book serve --port $(PORT)
 
 bench: $(READY) ## run the benchmarks
 	@test -d benchmarks || { echo "This version has no benchmarks."; exit 1; }
 	$(PY) -m benchmarks
 
 slides: $(READY) ## one deck a chapter, executed, into _build/slides (a deck loads reveal.js from the network)
-	$(PY) -m nbconvert --to slides --execute --output-dir _build/slides chapters/*.ipynb
+	$(PY) -m diffsim.book slides
 
 pdf: $(READY) browser ## the book as one PDF, _build/pdf/book.pdf
 	$(VENV)/bin/jupyter-book build . --builder singlehtml --path-output _build/pdf
