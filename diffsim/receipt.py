@@ -36,7 +36,7 @@ class Receipt(NamedTuple):
         contraction: largest factor by which an inner iteration multiplied its residual; below 1 when it converges.
         correction: largest entry of the Newton correction J^-1 R at the states that were reached, in the unknown's
             unit: how far they are from the root. Not finite where the Jacobian J is singular. Known for up to
-            `MOST_UNKNOWNS` unknowns.
+            `MOST_UNKNOWNS` unknowns, when there are as many equations.
 
     Example:
         >>> decay = System(step=lambda x, p, h: x - h * p * x, name="decay")
@@ -197,10 +197,11 @@ def _correction(system, h, x, x_next, params, unknown):
         return unknown
     equation, _, u = step_equation(system, h, x_next)
     flat, unravel = ravel_pytree(u)
-    if flat.size > MOST_UNKNOWNS:
-        return unknown
     residual = lambda u: ravel_pytree(equation(unravel(u), x, params))[0]
-    jacobian, r = jax.jacfwd(residual)(flat), residual(flat)
+    r = residual(flat)
+    if flat.size > MOST_UNKNOWNS or r.size != flat.size:
+        return unknown
+    jacobian = jax.jacfwd(residual)(flat)
     size = trees.largest(jnp.linalg.solve(jacobian, r))
     # LU leaves a pivot of exactly zero, or one that is nothing but rounding.
     pivots = jnp.abs(jnp.diagonal(jax.scipy.linalg.lu_factor(jacobian)[0]))
