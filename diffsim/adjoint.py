@@ -1,11 +1,11 @@
 """The claim: whose derivative (referent), how it is organised (realization), what is kept (retention)."""
 
-import re
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from diffsim.linear import LINEAR_SOLVES
 from diffsim.retention import RETENTIONS, Retention, StoreAll
+from diffsim.spelling import read, spell
 
 __all__ = [
     "AD",
@@ -121,7 +121,7 @@ class Adjoint:
     retention: Retention = field(default_factory=StoreAll)
 
     def __str__(self) -> str:
-        return "/".join(_spell(axis) for axis in (self.referent, self.realization, self.retention))
+        return "/".join(spell(axis) for axis in (self.referent, self.realization, self.retention))
 
     @classmethod
     def parse(cls, claim: str) -> "Adjoint":
@@ -138,35 +138,4 @@ class Adjoint:
                 "for example executed/ad/store-all."
             )
         tables = (("referent", REFERENTS), ("realization", REALIZATIONS), ("retention", RETENTIONS))
-        return cls(*(_read(axis, table, part) for (axis, table), part in zip(tables, parts, strict=True)))
-
-
-def _spell(choice: Any) -> str:
-    """The name, and in brackets the settings up to the last one that differs from its default."""
-    values = [(getattr(choice, f.name), f.default) for f in fields(choice)]
-    while values and values[-1][1] is not MISSING and values[-1][0] == values[-1][1]:
-        values.pop()
-    arguments = ",".join(str(value) for value, _ in values)
-    return f"{choice.name}({arguments})" if arguments else choice.name
-
-
-def _read(axis: str, table: Any, word: str) -> Any:
-    match = re.fullmatch(r"([a-z-]+)(?:\(([^()]*)\))?", word)
-    kind = table.get(match[1]) if match else None
-    if kind is None or match is None:
-        raise ValueError(f"{word!r} is no {axis}; write one of {', '.join(table)}.")
-    given = [text.strip() for text in match[2].split(",")] if match[2] else []
-    slots: tuple[Any, ...] = fields(kind)
-    required = [f.name for f in slots if f.default is MISSING]
-    example = f"{kind.name}({','.join(f.name for f in slots)})" if slots else kind.name
-    if not len(required) <= len(given) <= len(slots):
-        raise ValueError(f"{word!r} has {len(given)} setting(s); write {example}.")
-    try:
-        values = [slot.type(text) for slot, text in zip(slots, given, strict=False)]
-    except ValueError:
-        kinds = ", ".join(f"{slot.name} a {slot.type.__name__}" for slot in slots)
-        raise ValueError(f"{word!r} can't be read; write {example}, with {kinds}.") from None
-    try:
-        return kind(*values)
-    except ValueError as error:
-        raise ValueError(f"{word!r} can't be read: {error}") from None
+        return cls(*(read(axis, table, part) for (axis, table), part in zip(tables, parts, strict=True)))

@@ -40,7 +40,7 @@ def why_not(system: System, adjoint: Adjoint) -> str | None:
             f"the step of {system.name!r} stops after a number of iterations that depends on its data, and JAX can't "
             "reverse-differentiate such a loop (build it with a fixed number of iterations)"
         )
-    missing = [name for name in needs if getattr(system, name) is None]
+    missing = [name for name in dict.fromkeys(needs) if getattr(system, name) is None]
     return f"the system {system.name!r} has no {' and no '.join(missing)}" if missing else None
 
 
@@ -79,8 +79,15 @@ def check_legal(system: System, adjoint: Adjoint) -> None:
             )
     reason = why_not(system, adjoint)
     if reason:
-        legal = ", ".join(dict.fromkeys(str(a) for a in supported(system)))
-        raise ValueError(f"adjoint={adjoint} can't be had: {reason}. Write one of {legal}.")
+        retentions: dict[str, list[str]] = {}
+        for cell in supported(system):
+            claim, _, retention = str(cell).rpartition("/")
+            retentions.setdefault(claim, []).append(retention)
+        groups: dict[str, list[str]] = {}
+        for claim, kept in retentions.items():
+            groups.setdefault(", ".join(kept), []).append(claim)
+        write = "; or ".join(f"{', '.join(claims)} with {kept}" for kept, claims in groups.items())
+        raise ValueError(f"adjoint={adjoint} can't be had: {reason}. Write one of {write}.")
 
 
 def check_inputs(system: System, x0: PyTree, params: PyTree, *, h: float | int, steps: int):

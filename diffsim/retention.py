@@ -7,6 +7,7 @@ pairs: retention changes memory and time, not the gradient, unless the states it
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
@@ -206,8 +207,8 @@ class Reverse:
     def backward(self, step, unstep, saved, steps, consume, carry):
         def body(_, state):
             x_next, carry = state
-            # The barrier keeps the compiler from merging recovery and pullback: merged, they would
-            # round differently from the forward pass, and the inverse would no longer be exact.
+            # Merged with the pullback, the recovery would round differently from the forward pass. The barrier asks the
+            # compiler not to merge them; the comparison with x_0 below is what makes sure.
             x = lax.optimization_barrier(unstep(x_next))
             return x, consume(x, x_next, carry)
 
@@ -223,6 +224,7 @@ RETENTIONS = {kind.name: kind for kind in (StoreAll, Checkpoint, Binomial, Recom
 
 def _positive(retention, field: str) -> None:
     value = getattr(retention, field)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         kind = type(retention).__name__
         raise ValueError(f"{kind}({field}={value!r}): it counts states; write a whole number of at least 1.")
+    object.__setattr__(retention, field, int(value))

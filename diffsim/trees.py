@@ -75,13 +75,20 @@ def largest_gap(a: PyTree, b: PyTree) -> Shaped[Array, ""]:
 
 
 def relative_gap(a: PyTree, b: PyTree) -> Shaped[Array, ""]:
-    """Largest difference between two pytrees, as a share of the largest entry of the second.
+    """Largest difference between two pytrees, each leaf's as a share of that leaf's largest entry in the second.
+
+    Leaf by leaf, because leaves have different units. A leaf of zeros must be met exactly: any other is infinitely far.
 
     Example:
-        >>> float(relative_gap({"k": jnp.array([1.0, 2.0])}, {"k": jnp.array([1.0, 4.0])}))
+        >>> float(relative_gap({"k": jnp.array([1.0, 2.0]), "m": 1e9}, {"k": jnp.array([1.0, 4.0]), "m": 1e9}))
         0.5
     """
-    return largest_gap(a, b) / largest(b)
+
+    def gap(a, b):
+        off, size = _largest(a - b), _largest(b)
+        return jnp.where(off == 0, 0.0, off / size)
+
+    return largest(jax.tree.map(gap, a, b))
 
 
 def all_finite(x: PyTree) -> Shaped[Array, ""]:

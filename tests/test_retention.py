@@ -331,3 +331,8 @@ def test_the_guard_looks_at_each_run_of_a_batch():
         jnp.array([0.5, 1.5])
     )
     assert np.isnan(slopes[0]) and np.isfinite(slopes[1])
+
+
+@pytest.mark.parametrize("kind", [Checkpoint, Binomial])
+def test_a_count_from_numpy_is_a_count(kind):
+    assert kind(np.int64(8)) == kind(8) and str(Adjoint(retention=kind(np.int64(8)))) == str(Adjoint(retention=kind(8)))

@@ -1,7 +1,9 @@
 """E1, same physics, three derivatives: what agrees to round-off, and how fast the rest comes together (C1, C2)."""
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import numpy as np
 
 from diffsim import trees
 from diffsim.adjoint import Adjoint, AdjointSolve, Converged, Executed
-from diffsim.door import supported
+from diffsim.door import supported, why_not
 from diffsim.experiments.result import Claim, Result, versions
 from diffsim.integrators import Phase, implicit_midpoint, leapfrog, runge_kutta4, symplectic_euler
 from diffsim.retention import Binomial, Checkpoint, Recompute, Reverse, StoreAll
@@ -23,6 +25,7 @@ __all__ = [
     "INTEGRATORS",
     "SMALL",
     "budget_gaps",
+    "compare",
     "gradient",
     "grid_deviations",
     "order_gaps",
@@ -192,6 +195,50 @@ def _slopes(scene, adjoint):
     program = jax.jit(jax.grad(lambda p: scene.value(p, adjoint=adjoint))).lower(scene.params)
     # Compiling is all the work here, and unoptimised code compiles in half the time.
     return program.compile(compiler_options={"xla_backend_optimization_level": 0})(scene.params)
+
+
+def compare(scene: Scene, claims: Iterable[str]) -> list[dict]:
+    """What each claim costs and returns on a scene, for those it offers; the others say why they can't be had.
+
+    `slopes` has one number per parameter leaf, the change of the loss per relative change of the whole leaf, Σ p ∂L/∂p, in
+    the loss's unit: leaves of different units stand side by side. `temporary_bytes` is what the compiled gradient needs
+    beside its inputs and outputs; `time_over_forward` compares best times in this process.
+
+    Example:
+        >>> row, refused = compare(make("pendulum", steps=4), ("executed/ad/store-all", "converged/ad/store-all"))
+        >>> sorted(row["slopes"]), refused["why_not"]
+        (['gravity', 'length'], "the system 'pendulum' has no residual")
+    """
+    forward = jax.jit(scene.value).lower(scene.params).compile()
+    forward_s = _best_seconds(forward, scene.params)
+    rows = []
+    for claim in claims:
+        adjoint = Adjoint.parse(claim)
+        reason = why_not(scene.system, adjoint)
+        if reason:
+            rows.append({"claim": claim, "why_not": reason})
+            continue
+        program = jax.jit(jax.value_and_grad(partial(scene.value, adjoint=adjoint))).lower(scene.params).compile()
+        value, slopes = program(scene.params)
+        rows.append(
+            {
+                "claim": claim,
+                "loss": float(value),
+                "slopes": {name: float(jnp.sum(g * scene.params[name])) for name, g in slopes.items()},
+                "temporary_bytes": program.memory_analysis().temp_size_in_bytes,
+                "time_over_forward": _best_seconds(program, scene.params) / forward_s,
+            }
+        )
+    return rows
+
+
+def _best_seconds(program, argument, repeats=5):
+    best = math.inf
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(program(argument))
+        best = min(best, time.perf_counter() - started)
+    return best
 
 
 def run(*, full: bool = False, seed: int = 0, progress: Callable[[str], None] = lambda line: None) -> Result:

@@ -46,7 +46,7 @@ def make(*, iterations: int = 8, rate: float = 0.2, steps: int = 1, dtype=None) 
             step=step,
             residual=lambda x_next, x, p, h: p["stiffness"] * x_next - p["load"],
             root_vjp=root_vjp,
-            name="fixed point",
+            name="fixed_point",
         ),
         x0=jnp.zeros((), dtype or float),
         params={"stiffness": jnp.ones((), dtype or float), "load": jnp.ones((), dtype or float)},

@@ -2,11 +2,13 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
 from diffsim.experiments import referents as e1
-from diffsim.scenes import SCENES
+from diffsim.scenes import SCENES, make
+from diffsim.solvers import GradientDescent
 
 
 @pytest.mark.parametrize("budget", [1, 2, 4, 8, 16])
@@ -35,3 +37,30 @@ def test_the_gap_to_the_continuous_derivative_has_the_integrators_order(name, cl
 
 def test_the_grid_has_every_scene():
     assert set(e1.SMALL) == set(SCENES)
+
+
+def test_compare_finds_gaps_between_referents_only_and_says_what_cannot_be_had():
+    scene = make("chain", masses=3, steps=4, solver=GradientDescent(iterations=4, rate=5e-3))
+    claims = (
+        "executed/ad/store-all",
+        "executed/adjoint-solve/checkpoint(2)",
+        "converged/ad/store-all",
+        "executed/custom-adjoint/store-all",
+    )
+    run, replayed, solved, refused = e1.compare(scene, claims)
+    slopes = jax.grad(scene.value)(scene.params)
+    assert run["slopes"] == pytest.approx(
+        {name: float(scene.params[name] * slopes[name]) for name in slopes}, rel=1e-12
+    )
+    assert replayed["slopes"] == pytest.approx(run["slopes"], rel=1e-12)
+    assert solved["loss"] == pytest.approx(run["loss"], rel=1e-14)
+    assert solved["slopes"] != pytest.approx(run["slopes"], rel=1e-3)
+    assert min(run["temporary_bytes"], run["time_over_forward"]) > 0
+    assert refused == {"claim": claims[3], "why_not": "the system 'chain' has no step_vjp"}
+
+
+def test_compare_counts_the_states_that_a_claim_keeps():
+    scene = make("pendulum", steps=1024, grid=None)
+    all_of_them, few = e1.compare(scene, ("executed/ad/store-all", "executed/ad/checkpoint(32)"))
+    state = 2 * 8
+    assert all_of_them["temporary_bytes"] - few["temporary_bytes"] == pytest.approx((1024 - 64) * state, rel=0.1)
