@@ -137,5 +137,9 @@ class Adjoint:
                 f"{claim!r} has {len(parts)} part(s); a claim is referent/realization/retention, "
                 "for example executed/ad/store-all."
             )
-        tables = (("referent", REFERENTS), ("realization", REALIZATIONS), ("retention", RETENTIONS))
+        tables: tuple[tuple[str, Any], ...] = (
+            ("referent", REFERENTS),
+            ("realization", REALIZATIONS),
+            ("retention", RETENTIONS),
+        )
         return cls(*(read(axis, table, part) for (axis, table), part in zip(tables, parts, strict=True)))

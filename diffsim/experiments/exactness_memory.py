@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
@@ -19,7 +20,17 @@ from diffsim.retention import Binomial, Checkpoint, Retention, Reverse, StoreAll
 from diffsim.rollout import rollout
 from diffsim.scenes import Scene, make
 
-__all__ = ["METHODS", "OTHER_RUN", "Method", "bits_lost", "fitted_exponent", "measure", "run", "step_by_step"]
+__all__ = [
+    "METHODS",
+    "OTHER_RUN",
+    "Method",
+    "bits_lost",
+    "compile_gradient",
+    "fitted_exponent",
+    "measure",
+    "run",
+    "step_by_step",
+]
 
 GRIDS = {"fixed-point": 2.0**-40, "float": None}
 
@@ -107,23 +118,14 @@ def _one_step(system, h):
     return jax.jit(step), jax.jit(lambda x, p, lam: jax.vjp(step, x, p)[1](lam))
 
 
-def measure(method: Method, scene: Scene, reference, *, forward_s: float = math.nan, repeats: int = 1) -> dict:
-    """Memory, error and time of one method on one scene, as a row of the table.
-
-    Memory is the compiled program's temporary buffer, which XLA reports exactly. The error is the largest
-    difference from the reference gradient, relative to its largest entry. The primal gap is the distance of the
-    final state from the reference's: 0 when the method differentiates the very run. Times are the best of
-    `repeats`, or of as many as fit into a second, compiled beforehand.
-
-    Args:
-        reference: final state and gradient, as from `step_by_step`.
-        forward_s: seconds of the forward run.
+def compile_gradient(method: Method, scene: Scene):
+    """The method's compiled program, params to ((loss, x_T), gradient). XLA compiles several at once, in threads.
 
     Example:
-        >>> scene = make("cloth", nodes=8, steps=64)
-        >>> row = measure(METHODS["reverse"], scene, step_by_step(scene))
-        >>> row["primal_gap"], row["error"] < 1e-12
-        (0.0, True)
+        >>> scene = make("cloth", nodes=8, steps=4)
+        >>> (loss, x_T), gradient = compile_gradient(METHODS["store-all"], scene)(scene.params)
+        >>> loss.shape
+        ()
     """
     adjoint = method.adjoint(scene.steps)
 
@@ -134,9 +136,31 @@ def measure(method: Method, scene: Scene, reference, *, forward_s: float = math.
             x = rollout(scene.system, scene.x0, params, h=scene.h, steps=scene.steps, adjoint=adjoint)
         return scene.loss(x), x
 
-    started = time.perf_counter()
-    compiled = jax.jit(jax.value_and_grad(value, has_aux=True)).lower(scene.params).compile()
-    compile_s = time.perf_counter() - started
+    return jax.jit(jax.value_and_grad(value, has_aux=True)).lower(scene.params).compile()
+
+
+def measure(
+    method: Method, scene: Scene, reference, *, compiled=None, forward_s: float = math.nan, repeats: int = 1
+) -> dict:
+    """Memory, error and time of one method on one scene, as a row of the table.
+
+    Memory is the compiled program's temporary buffer, which XLA reports exactly. The error is the largest
+    difference from the reference gradient, relative to its largest entry. The primal gap is the distance of the
+    final state from the reference's: 0 when the method differentiates the very run. Times are the best of
+    `repeats`, or of as many as fit into a second, compiled beforehand.
+
+    Args:
+        reference: final state and gradient, as from `step_by_step`.
+        compiled: what `compile_gradient` made; made here when left out.
+        forward_s: seconds of the forward run.
+
+    Example:
+        >>> scene = make("cloth", nodes=8, steps=64)
+        >>> row = measure(METHODS["reverse"], scene, step_by_step(scene))
+        >>> row["primal_gap"], row["error"] < 1e-12
+        (0.0, True)
+    """
+    compiled = compiled or compile_gradient(method, scene)
     (_, x_T), gradient = compiled(scene.params)
     temp = cast(Any, compiled.memory_analysis()).temp_size_in_bytes
     return {
@@ -148,9 +172,8 @@ def measure(method: Method, scene: Scene, reference, *, forward_s: float = math.
         "error": float(trees.relative_gap(gradient, reference[1])),
         "primal_gap": float(trees.largest_gap(x_T, reference[0])),
         "time_over_forward": _best(compiled, scene.params, repeats) / forward_s,
-        "compile_s": compile_s,
         "grows_as": method.growth,
-        "adjoint": "-" if adjoint is None else str(adjoint),
+        "adjoint": str(method.adjoint(scene.steps) or "-"),
     }
 
 
@@ -223,12 +246,18 @@ def _rows(settings, progress) -> Iterator[dict]:
         scenes = {state: replace(cloth, steps=steps) for state, cloth in cloths.items()}
         references = {state: step_by_step(scene) for state, scene in scenes.items()}
         forward = {state: _forward(scene, settings["repeats"]) for state, scene in scenes.items()}
-        for method in METHODS.values():
+        methods = [m for m in METHODS.values() if settings["full"] or not m.longest or steps <= m.longest]
+        with ThreadPoolExecutor() as threads:
+            programs = list(threads.map(compile_gradient, methods, [scenes[method.state] for method in methods]))
+        for method, compiled in zip(methods, programs, strict=True):
             state = method.state
-            if method.longest and steps > method.longest and not settings["full"]:
-                continue
             row = measure(
-                method, scenes[state], references[state], forward_s=forward[state], repeats=settings["repeats"]
+                method,
+                scenes[state],
+                references[state],
+                compiled=compiled,
+                forward_s=forward[state],
+                repeats=settings["repeats"],
             )
             progress(
                 f"T={steps:5d}  {method.label:45s} {row['temp_bytes'] / 1e6:9.3f} MB  error {row['error']:.1e}  "

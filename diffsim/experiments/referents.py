@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -211,7 +212,7 @@ def compare(scene: Scene, claims: Iterable[str]) -> list[dict]:
     """
     forward = jax.jit(scene.value).lower(scene.params).compile()
     forward_s = _best_seconds(forward, scene.params)
-    rows = []
+    rows: list[dict] = []
     for claim in claims:
         adjoint = Adjoint.parse(claim)
         reason = why_not(scene.system, adjoint)
@@ -225,7 +226,7 @@ def compare(scene: Scene, claims: Iterable[str]) -> list[dict]:
                 "claim": claim,
                 "loss": float(value),
                 "slopes": {name: float(jnp.sum(g * scene.params[name])) for name, g in slopes.items()},
-                "temporary_bytes": program.memory_analysis().temp_size_in_bytes,
+                "temporary_bytes": cast(Any, program.memory_analysis()).temp_size_in_bytes,
                 "time_over_forward": _best_seconds(program, scene.params) / forward_s,
             }
         )
