@@ -1,5 +1,6 @@
 """What every solver must do: one list, every property."""
 
+import itertools
 from dataclasses import FrozenInstanceError, dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -175,10 +176,17 @@ def test_bits_do_not_depend_on_the_receipt(key, settings):
     assert bits_agree(key, **settings)
 
 
-def test_the_bits_check_can_fail(monkeypatch):
-    monkeypatch.setattr(iteration, "_tied", lambda u, watch: u)
+def test_the_bits_check_sees_the_last_bit(monkeypatch):
+    """Whether a pruned norm changes bits is the compiler's choice, so the planted fault moves one bit itself."""
+    programs = itertools.count()
+
+    def moved(u, watch):
+        one_bit = jnp.inf if next(programs) else -jnp.inf
+        return jax.tree.map(lambda a: jnp.nextafter(a, one_bit), u)
+
+    monkeypatch.setattr(iteration, "_tied", moved)
     jax.clear_caches()
-    assert not (bits_agree("jacobi", iterations=3) and bits_agree("gradient-descent, momentum", iterations=3))
+    assert not bits_agree("jacobi", iterations=3)
     jax.clear_caches()
 
 
