@@ -3,11 +3,13 @@
 from diffsim.book.checkpoint import CheckFailed, check, check_claims, checkpoint_table
 from diffsim.book.explorer import Animation, Explorer
 from diffsim.book.figures import show, use_style
+from diffsim.book.sortable import SortableTable
 
 __all__ = [
     "Animation",
     "CheckFailed",
     "Explorer",
+    "SortableTable",
     "check",
     "check_claims",
     "checkpoint_table",
